@@ -239,7 +239,7 @@ def mix(current: int, incoming: int) -> int:
 
 def annotation(each: Field) -> Any:
     """`Annotated[T, reducer, marker]`, or the bare type."""
-    reducer = mix if each.reducer == "mix" else getattr(built_in, each.reducer)
+    reducer = mix if each.reducer == "mix" else built_in.by_name(each.reducer)
     kind: Any = list[int] if each.is_list else int if each.reducer == "mix" or each.default is not None else int | None
     notes: list[Any] = [] if each.reducer == "overwrite" else [reducer]
     notes += [built_in.ephemeral] if each.ephemeral else []

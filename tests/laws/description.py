@@ -67,7 +67,7 @@ class Field(Plain):
     @property
     def has_identity(self) -> bool:
         """Whether the reducer has one: a TypedDict's key with such a reducer may be missing from the input."""
-        return self.reducer in ("append", "union", "add")
+        return self.is_list or self.reducer == "add"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -87,7 +87,7 @@ class Maker:
         default: int | tuple[int, ...] | Missing | None
         if reducer == "mix":
             default = pick(self.draw, 1, 0)
-        elif reducer in ("append", "union"):
+        elif Field(name, reducer).is_list:
             default = pick(self.draw, (), (2, 1))
         else:
             default = pick(self.draw, None, 0, 3)

@@ -16,8 +16,6 @@ from .graphs import Draw, chance, graphs, pick
 
 __all__ = ["lasting_graphs"]
 
-AGGREGATING = ("append", "union", "add", "first", "min", "max", "mix")
-
 
 @st.composite
 def lasting_graphs(draw: Draw, *, once: bool = False, asking: int = 30) -> Graph:
@@ -76,7 +74,7 @@ def sent_to(graph: Graph, name: str) -> bool:
 def child(draw: Draw, graph: Graph, kinds: tuple[Any, ...], asking: int) -> Graph:
     """A small graph to nest: P, then Q and perhaps R, which write fields that several nodes may write."""
     fields = tuple(each for each in graph.fields if not each.ephemeral)
-    shared = [each for each in fields if each.reducer in AGGREGATING]
+    shared = [each for each in fields if each.reducer != "overwrite"]
 
     def turn(number: int) -> Turn:
         if not shared or not chance(draw, 75):
