@@ -20,6 +20,7 @@ from graphrt._journal.batch import Batch
 from graphrt._journal.batch_format import encode, encode_state
 from graphrt._journal.body import VERSION, Body, Names
 from graphrt._journal.event_schema import CODES, FORMS, NODE_IN_TASK_ID
+from graphrt._journal.field_codecs import CHECKSUMS, EACH_AMOUNTS, TEXT, TEXTS
 from graphrt._journal.reader import Reader
 from graphrt.stores import MemoryStore
 
@@ -166,30 +167,44 @@ def test_every_code_is_listed_here() -> None:
     assert sorted(CODES.values()) == sorted(GIVEN_OUT)
 
 
+SAVED = events.StateSaved(values={"a": MARK}, superstep=1, steps=1, visits={}, next=("n",), sends={0: MARK})
 USERS: list[Any] = [
     events.RunStarted(graph="g", fingerprint="f", thread="t", seed=1, input={"a": MARK}),
     events.InterruptAnswered(id="i", answer=[MARK]),
     events.InterruptRaised(id="i", task="1.0:n", node="n", payload={MARK: MARK}),
     events.TaskRetried(task="1.0:n", node="n", attempt=1, delay_s=0.5, error="ValueError", message=MARK),
+    events.AnswerUsed(id="i", reworded=True, payload=MARK),
+    events.EffectStarted(task="1.0:n", key="k", arguments=[MARK]),
     events.EffectRecorded(task="1.0:n", key="k", result=MARK),
     events.MemoryWritten(task="1.0:n", namespace=MARK, key=MARK, value=MARK, embedded=MARK),
     events.ModelReplied(task="1.0:n", key="k", reply={"text": MARK}),
+    events.ReplyStopped(task="1.0:n", key="k", text=MARK),
     events.TaskSucceeded(task="1.0:n", node="n", updates=({"a": MARK},), goto=("n",), sends={0: MARK}),
     events.TaskFailed(
         task="1.0:n", node="n", error="ValueError", message=MARK, handler="h", exception=ValueError(MARK)
     ),
     events.SuperstepCommitted(superstep=1, wrote=(), next=("n",), sends={0: MARK}, errors={0: ValueError(MARK)}),
+    events.SuperstepAbandoned(superstep=1, said={"a": MARK}),
     events.TasksRouted(reason="entry", next=("n",), sends={0: MARK}),
     events.ThreadUpdated(values={"a": MARK}, as_node=None, sends={0: MARK}),
-    events.StateSaved(values={"a": MARK}, superstep=1, steps=1, visits={}, next=("n",), sends={0: MARK}),
+    SAVED,
     events.StateSaved(values={}, superstep=1, steps=1, visits={}, next=(), signals=(("i", "n", MARK),)),
     events.SignalReceived(id="i", name="n", value=[MARK]),
     events.ThreadLabelled(title=MARK, tags=()),
     events.ThreadLabelled(title=None, tags=(MARK,)),
+    events.ThreadForked(source="s", at=1, state=SAVED),
+    events.ThreadStarted(task="1.0:n", key="k", thread="t", graph="g", arguments=[MARK]),
     events.ThreadMigrated(source="f", target="g", why="compatible", values={"a": MARK}),
     events.RunFailed(error="ValueError", message=MARK, node="n"),
 ]
-USERS.append(events.ThreadForked(source="s", at=1, state=USERS[11]))
+"""Events with values of the user."""
+
+
+def test_every_event_that_may_have_values_of_the_user_is_listed() -> None:
+    without = {codec.lines for codec in (TEXT, TEXTS, CHECKSUMS, EACH_AMOUNTS)}
+    kinds = {kind for kind, form in FORMS.items() if not without.issuperset(codec.lines for _, codec in form)}
+
+    assert kinds == {type(event) for event in USERS}
 
 
 @pytest.mark.parametrize("event", USERS, ids=lambda event: type(event).__name__)
