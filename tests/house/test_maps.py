@@ -63,6 +63,14 @@ def test_import_contract_has_the_layers_of_the_documentation() -> None:
     assert order == sorted(order, reverse=True)
 
 
+def test_guide_names_existing_files() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:\w+/)+\w+(?:\.py|\.md|/)?)`", text))
+
+    assert len(named) > 40
+    assert {path for path in named if not any((base / path).exists() for base in (ROOT, PACKAGE))} == set()
+
+
 def test_every_referenced_rule_is_on_the_page_of_rules() -> None:
     page = (ROOT / "docs" / "reference" / "rules.md").read_text(encoding="utf-8")
     told = {int(number) for number in re.findall(r"^## R(\d+)\. ", page, re.MULTILINE)}
