@@ -207,6 +207,17 @@ def test_answer_with_a_lone_surrogate_is_stored_and_paid_once(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_refusal_beside_a_text_is_a_part(way: str) -> None:
+    reply = outcome(answered(way, content="The first half.", refusal="Not the second."), way)
+
+    assert isinstance(reply, AgentReply)
+    assert reply.text == "The first half."
+    assert [(part.provider, part.type, part.data) for part in reply.provider_parts] == [
+        ("openai", "refusal", {"refusal": "Not the second."})
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_empty_answer_without_a_reason_is_not_an_answer(way: str) -> None:
     nothing = {**document(content=None), "usage": None}
     nothing["choices"][0]["finish_reason"] = None

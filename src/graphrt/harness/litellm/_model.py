@@ -27,6 +27,7 @@ from graphrt.harness.litellm._http_exchange import Exchange
 from graphrt.harness.litellm._media import asked_with, taken_out
 from graphrt.harness.litellm._model_info import ProviderModel
 from graphrt.harness.litellm._request_body import correction_of
+from graphrt.harness.messages import ProviderPart
 from graphrt.harness.protocol import FinishReason, ModelProfile, ModelResponse, StreamItem, ThinkingDelta, cost_of
 from graphrt.harness.request import ModelRequest
 
@@ -336,6 +337,8 @@ class _Call:
         """
         seen = self.exchange.seen
         blocks = tuple(seen.blocks)
+        if seen.refusal:  # beside a text or calls: alone, it has been raised as an error
+            seen.parts.append(ProviderPart(provider="openai", type="refusal", data={"refusal": seen.refusal}))
         media, parts = taken_out(seen.parts)
         if seen.api == "chat" and (blocks or parts):  # many providers use it, and none identifies itself in it
             provider = self.target.found.provider
