@@ -213,6 +213,15 @@ def test_outcome_is_recorded_although_a_repetition_has_just_claimed_the_record(m
         assert again == (None if verb == "end" else "key-1")
 
 
+def test_repetition_waits_a_moment_for_the_first_request(monkeypatch):
+    with Runtime(papers(), store="memory:") as runtime:
+        keys = _keys.Keys(runtime)
+        keys.begin("key-1", "digest", 0, waits=lambda: False)
+        monkeypatch.setattr(_keys, "sleep", lambda _s: keys.end("key-1"))
+
+        assert keys.begin("key-1", "digest", 0, waits=lambda: False) is None
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256, "\x01"])
 def test_key_is_a_short_printable_string(served, key):
     assert served("POST", "/threads", {"input": {"topic": "tea"}}, idempotency_key=key).status_code == 400

@@ -43,6 +43,9 @@ _SWEPT: Final = 100
 _TRIES: Final = 100
 """Number of tries to write a record that another request is writing, 10 ms apart."""
 
+_LOOKS: Final = 20
+"""Number of looks at a record whose request is in progress, 50 ms apart: two tabs may send one decision."""
+
 
 class KeyRecord(TypedDict):
     """The record of a key."""
@@ -107,7 +110,7 @@ class Keys:
         """
         self._sweep()
         owner = uuid4().hex
-        id_, number = record, 1
+        id_, number, looks = record, 1, 0
         while True:
             values = {"owner": owner, "digest": digest, "begun_at": self._clock(), "seq": seq, "done": False}
             # Creates the record. If it exists, its reducers keep the existing values, so nothing changes.
@@ -119,7 +122,11 @@ class Keys:
             if stored["done"]:
                 return None
             if self._clock() - stored["begun_at"] < _ANSWERING_S:
-                raise KEY_IN_PROGRESS()
+                looks += 1
+                if looks == _LOOKS:
+                    raise KEY_IN_PROGRESS()
+                sleep(0.05)
+                continue
             if stored["seq"] != seq or (seq and waits()):
                 raise KEY_OUTCOME_UNKNOWN()
             id_, number = f"{record}.{number}", number + 1  # its process died before the write
