@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
@@ -15,6 +16,7 @@ from tests.harness.wires import WAYS, ask, request
 
 from graphrt.errors import BadResponseError, HarnessError, RefusalError, TransientModelError
 from graphrt.harness import AgentReply, LiteLLMModel
+from graphrt.harness.litellm._wire._events import EventReader
 
 pytestmark = [pytest.mark.needs("litellm"), pytest.mark.xdist_group("litellm")]
 
@@ -67,6 +69,26 @@ def failure_of(server: RawServer, answer: Answer, way: str) -> HarnessError:
     with pytest.raises(HarnessError) as caught:
         reply_to(server, answer, way)
     return caught.value
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_large_image_is_one_part_of_one_event(server: RawServer, way: str) -> None:
+    data = b"\x89PNG\r\n\x1a\n" + bytes(6_000_000)
+    part = {"inlineData": {"mimeType": "image/png", "data": b64encode(data).decode()}}
+
+    reply = reply_to(server, answered(way, part), way)
+
+    assert [one.data for one in reply.media] == [data]
+
+
+def test_long_line_is_read_in_linear_time() -> None:
+    """In quadratic time, it would take minutes."""
+    reader, text = EventReader(), "x" * 8_000_000
+    line = f"data: {text}\n\n".encode()
+
+    events = [event for start in range(0, len(line), 1000) for event in reader.add(line[start : start + 1000])]
+
+    assert [event.data for event in events] == [text]
 
 
 @pytest.mark.parametrize("way", WAYS)

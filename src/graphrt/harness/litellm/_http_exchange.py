@@ -39,8 +39,8 @@ _STREAM_BYTES: Final = 256 * 2**20
 _STREAM_LINES: Final = 2**20
 """Maximum number of lines of a stream. An event has 2 or 3 and takes litellm 2 to 4 KB of memory; the longest
 answers have some 130,000 events."""
-_LINE_BYTES: Final = 4 * 2**20
-"""Maximum length of a line of a stream. A client assembles each line in memory, piece by piece."""
+_LINE_BYTES: Final = _WHOLE_BYTES
+"""Maximum length of a line of a stream, which may hold an image. It is assembled in memory."""
 _PIECE_BYTES: Final = 64 * 2**10
 """Maximum number of bytes decompressed in one step, which takes about 0.1 ms: between two steps a timeout can end the call."""
 _END_WAIT_S: Final = 5.0

@@ -57,20 +57,23 @@ class EventReader:
         default_factory=lambda: codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
     )
     """Decodes UTF-8 and removes a byte order mark."""
-    _rest: str = ""
-    """The incomplete last line so far."""
+    _rest: list[str] = field(default_factory=list[str])
+    """The pieces of the incomplete last line so far."""
+    _after_return: bool = False
+    """Whether the last character was a carriage return; the line feed that belongs to it may be in the next piece."""
     _name: str = ""
     _data: list[str] = field(default_factory=list[str])
 
     def add(self, piece: bytes) -> Iterator[Event]:
         """Yield the 0..n events that *piece* completes."""
-        text = self._rest + self._decoder.decode(piece)
-        if text.endswith("\r"):  # the line feed that belongs to it may be in the next piece
-            text, carriage_return = text[:-1], "\r"
-        else:
-            carriage_return = ""
-        *lines, rest = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._rest = rest + carriage_return
+        decoded = self._decoder.decode(piece)
+        self._rest.append(decoded)
+        if not self._after_return and "\n" not in decoded and "\r" not in decoded:
+            return  # a line may be an image of many megabytes: joining it with each piece would take quadratic time
+        text = "".join(self._rest)
+        self._after_return = text.endswith("\r")
+        *lines, rest = text.removesuffix("\r").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._rest = [rest, "\r"] if self._after_return else [rest]
         for line in lines:
             yield from self._line(line)
 
@@ -80,7 +83,7 @@ class EventReader:
         The standard drops it. Servers that write no blank line after `[DONE]` or after the last JSON document are read
         nevertheless; a part of a document never is.
         """
-        line, self._rest = self._rest.rstrip("\r"), ""
+        line, self._rest = "".join(self._rest).rstrip("\r"), []
         yield from self._line(line)
         event = Event("\n".join(self._data), self._name)
         self._name, self._data = "", []
