@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.exceptions import HTTPException
 
 from graphrt import InputError, Runtime
 from graphrt.serve import ALL_RIGHTS, Bounds, Caller, LoopbackAccess, app
@@ -202,6 +203,19 @@ def test_invalid_result_of_authorize_is_not_revealed(serve):
     refused = served("GET", "/threads")
 
     assert (refused.status_code, refused.headers["connection"]) == (500, "close")
+    assert SECRET not in refused.text
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "code"), [(401, 401, "unauthenticated"), (403, 403, "forbidden"), (429, 500, "unexpected")]
+)
+def test_http_exception_of_authorize_is_a_problem_about_the_caller(serve, raised, status, code):
+    def refuse(_request):
+        raise HTTPException(raised, SECRET)
+
+    refused = serve(drives=False, authorize=refuse)("GET", "/threads")
+
+    assert (refused.status_code, refused.json()["code"]) == (status, code)
     assert SECRET not in refused.text
 
 

@@ -42,6 +42,7 @@ from graphrt.errors._codes.serving import (
     BAD_REQUEST_PART,
     BODY_TOO_SLOW,
     FORBIDDEN,
+    REFUSED_CALLER,
     REQUEST_TOO_LARGE,
     TOO_MANY_REQUESTS,
     TOO_MANY_WAITS,
@@ -368,6 +369,12 @@ class Application:
                 raise
             # A mistake in that function, such as an unknown right, not in the request.
             raise RuntimeError("authorize= raised an InputError") from error
+        except HTTPException as error:  # as a dependency of FastAPI raises it
+            if error.status_code == 401:
+                raise UNAUTHENTICATED() from None
+            if error.status_code == 403:
+                raise REFUSED_CALLER() from None
+            raise RuntimeError("authorize= raised an HTTPException") from error
         if caller is None:
             raise UNAUTHENTICATED()
         if not isinstance(caller, Caller):
