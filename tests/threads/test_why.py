@@ -64,6 +64,14 @@ def test_value_is_traced_through_the_nodes_back_to_the_input() -> None:
         assert "its default" in str(runtime.why("t", "c", at=3))
 
 
+def test_thread_of_another_graph_is_refused() -> None:
+    other = GraphBuilder(State, name="other").add_node("n", lambda state: None).set_entry("n").compile()
+    with Runtime(chain(n=lambda state: {"a": 1}), store="memory:") as runtime:
+        runtime.run({}, thread="t")
+        with pytest.raises(InputError, match="belongs to graph 'g', this one is 'other'"):
+            Runtime(other, store=runtime.store).why("t", "a")
+
+
 def test_node_without_declared_reads_has_read_every_field() -> None:
     graph = chain(first=lambda _: {"b": 1}, last=lambda _: {"c": 2})
     with Runtime(graph, store="memory:") as runtime:

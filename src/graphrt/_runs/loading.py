@@ -22,7 +22,7 @@ from graphrt._journal.thread_fold import Fold
 from graphrt._journal.thread_meta import read_meta
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import InputError
-from graphrt.errors._codes.journal import JOURNAL_MISFIT
+from graphrt.errors._codes.journal import JOURNAL_MISFIT, OTHER_GRAPH
 from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE, UNKNOWN_ENTRY, UNKNOWN_THREAD
 from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Store
@@ -30,6 +30,7 @@ from graphrt.stores.values import Claim, Head, Record, StoredSnapshot, StoredThr
 
 if TYPE_CHECKING:
     from graphrt._journal.task_letters import Report
+    from graphrt._plan.tables import Plan
     from graphrt._runs.kept_states import KeptState
 
 
@@ -173,6 +174,13 @@ def start_from(fold: Fold, snapshot: StoredSnapshot) -> None:
     """Start the empty *fold* at a stored snapshot."""
     fold.begin(fold.reader.saved(snapshot.body, snapshot.seq), snapshot.seq)
     fold.measured = len(snapshot.body)
+
+
+def refuse_other_graph(plan: Plan, head: Head) -> None:
+    """Raise an InputError (`other-graph`) if the thread of *head* belongs to a graph with another name than *plan*."""
+    if head.graph != plan.name:
+        reason = f"the thread belongs to graph {head.graph!r}, this one is {plan.name!r}"
+        raise OTHER_GRAPH(thread=head.thread, reason=reason, status=head.status)
 
 
 def folded(

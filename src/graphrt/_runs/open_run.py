@@ -36,7 +36,6 @@ from graphrt._runs.run_config import RunConfig
 from graphrt._runs.stream_items import NOTHING, Reads
 from graphrt.errors import ConflictError, InputError
 from graphrt.errors._codes.arguments import BAD_INPUT, INPUT_OF_WRONG_KIND, INVALID_ARGUMENT, UNKNOWN_KEY
-from graphrt.errors._codes.journal import OTHER_GRAPH
 from graphrt.errors._codes.threads import (
     INPUT_NOT_STORABLE,
     INTERRUPT_NEEDS_THREAD,
@@ -375,13 +374,11 @@ def want(claim: Claim, verb: str, config: RunConfig, reads: Reads, *, doing: str
     Raises:
         InputError: Another verb is right (`wrong-verb`); the message names it. Or the thread belongs to another graph.
     """
-    status, thread, graph = claim.head.status, claim.thread, claim.head.graph
+    status, thread = claim.head.status, claim.thread
     right_verb = _RIGHT.get(status, "retry")
     if right_verb == verb or (status == "running" and verb != "run"):
         return
-    if graph != config.plan.name:  # no verb is right for it
-        reason = f"the thread belongs to graph {graph!r}, this one is {config.plan.name!r}"
-        raise OTHER_GRAPH(thread=thread, reason=reason, status=status)
+    loading.refuse_other_graph(config.plan, claim.head)  # no verb is right for it
     doing = doing or {"run": "take a new input", "resume": "be resumed", "retry": "be retried"}[verb]
     calls = {"resume": f"resume({thread!r}, answers)", "retry": f"retry({thread!r})"}
     watch_arguments = {"resume": f"thread={thread!r} with answers=", "retry": f"thread={thread!r} alone"}
@@ -404,7 +401,7 @@ def want(claim: Claim, verb: str, config: RunConfig, reads: Reads, *, doing: str
         if reads
         else "",
         or_abandon=abandon_text,
-        graph_name=graph,
+        graph_name=config.plan.name,
     )
 
 

@@ -19,7 +19,7 @@ from graphrt import events
 from graphrt._plan.state_reducer import WHOLE
 from graphrt._plan.tables import Plan
 from graphrt._runs import entries as journal
-from graphrt._runs.loading import check_at, the_store
+from graphrt._runs.loading import check_at, refuse_other_graph, the_store
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import DELETE, Replacement
 from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
@@ -157,6 +157,7 @@ def why(config: RunConfig, thread: str, name: str, at: int | None) -> Provenance
         )
     # The head is needed, but no state. `check_at` rejects an *at* that is not an int.
     loaded = the_store(config).load(thread, upto=at if at.__class__ is int else None)
+    refuse_other_graph(plan, loaded.head)
     if at is not None:
         check_at(loaded, at)
     upto = loaded.head.seq if at is None else at
