@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphrt.errors import AgentLimitError, BadRequestError, InputError, ToolError
+from graphrt.errors import AgentLimitError, BadRequestError, BadResponseError, InputError, ToolError
 from graphrt.events import Usage
 from graphrt.harness import Agent, AgentLimits, ToolCall, ToolMessage, UserMessage, tool
 
@@ -345,6 +345,17 @@ def test_truncated_answer_is_returned_with_a_warning(caplog):
     assert (reply.text, reply.finish_reason) == ("Dear Madam, we", "length")
     assert [record.name for record in caplog.records] == ["graphrt.harness"]
     assert "'writer' was cut off at max_tokens=3" in caplog.text
+
+
+def test_truncated_answer_of_another_form_is_requested_more_briefly():
+    cut = says('{"value": 12', finish_reason="length")
+    model = Model(cut, cut)
+
+    with pytest.raises(BadResponseError) as caught:
+        run(Agent(model, output=int))
+
+    assert "It was cut off: answer more briefly." in model.asked[1].messages[-1].text
+    assert "the answer was cut off at max_tokens" in caught.value.known
 
 
 def test_filtered_answer_is_returned_with_a_warning(caplog):

@@ -98,10 +98,11 @@ def misfit(
         said: The whole conversation.
         note: The action that was taken about it, ending with "; "; may be empty.
     """
+    cut = "the answer was cut off at max_tokens; " if reply.finish_reason == "length" else ""
     return BAD_OUTPUT(
         of=of,
         problem=problem,
-        note=note,
+        note=f"{note}{cut}",
         beginning=reply.text[:80],
         model=reply.model,
         messages=tuple(said),

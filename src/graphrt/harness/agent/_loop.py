@@ -204,7 +204,8 @@ class Loop:
                 if self._repaired:
                     raise self._misfit(problem, response) from None
                 self._repaired = True
-                text = f"Your answer does not have the form that was asked for: {problem}. Answer again."
+                again = "It was cut off: answer more briefly" if response.finish_reason == "length" else "Answer again"
+                text = f"Your answer does not have the form that was asked for: {problem}. {again}."
                 self._say(UserMessage(text=text))
                 return None
         reason: str | None = None
