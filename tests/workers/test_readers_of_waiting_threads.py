@@ -13,10 +13,10 @@ import pytest
 
 from graphrt import END, START, Context, GraphBuilder, RetryPolicy, Runtime
 from graphrt._flows.live import Live
-from graphrt._runs.live_items import Heading, batch, line
+from graphrt._runs.live_items import Again, Heading, batch, line, texts
 from graphrt.events import Entry, InterruptRaised, RunInterrupted, RunResumed, ThreadLabelled
 from graphrt.graph import CompiledGraph
-from graphrt.harness import Agent, AgentReply, FunctionModel, ModelRequest, ToolCall
+from graphrt.harness import Agent, AgentReply, FunctionModel, ModelRequest, TextDelta, ToolCall
 from graphrt.harness.agent.events import ToolEnded, ToolStarted
 from graphrt.runtime import LiveItem, MessageItem
 from graphrt.stores.values import NewBatch
@@ -157,17 +157,25 @@ def test_a_reader_of_the_run_is_not_given_its_words_twice(open_: Open) -> None:
     assert [words.count(one) for one in (LOOK, ORDER, "I watch.", "Welcome.", "A cake, too? ")] == [1] * 5
 
 
-def test_words_that_a_run_hands_over_after_its_question_are_not_repeated(open_: Open) -> None:
-    """A run may notice its first follower just after its last commit."""
+@pytest.mark.parametrize("arrives", ["before", "later", "behind the question"])
+def test_words_that_a_run_hands_over_after_its_question_are_not_repeated(open_: Open, arrives: str) -> None:
+    """A run may notice its first follower just after its last commit, and then repeats the items of its open tasks."""
     runtime = paused(open_, alone())
     reader = runtime.follow("t", live=True)
-    shown(next(reader) for _ in range(2))
-    asked = next(one for one in reader if isinstance(one, Entry) and isinstance(one.event, RunInterrupted))
+    if arrives == "before":
+        shown(next(reader) for _ in range(2))
+    *_, asked = runtime.entries("t")
+    assert isinstance(asked.event, RunInterrupted)
     started = Live(path="", node="clerk", task_id="1.0:clerk", what="started", value=1)
-    late = line(runtime._config.plan.codec, 1, 1, "live", started, "1.0:clerk")
-    runtime.store.relay([NewBatch("t", "late", batch(Heading(asked.run), [late]))])
-
-    assert [*reader] == []
+    word = MessageItem(node="clerk", task_id="1.0:clerk", item=TextDelta(text=LOOK))
+    late = [line(runtime._config.plan.codec, 1, asked.seq, "live", started, "1.0:clerk"), texts(asked.seq, [(2, word)])]
+    heading = Heading(asked.run, again=Again(2, asked.seq, 0), begins=True)
+    runtime.store.relay([NewBatch("t", "late", batch(heading, late))])
+    if arrives == "behind the question":
+        assert [*runtime.follow("t", after=asked.seq, live=True)] == []
+    else:
+        *_, last = reader
+        assert last == asked
 
 
 def test_a_label_of_a_thread_that_sleeps_repeats_nothing(open_: Open) -> None:

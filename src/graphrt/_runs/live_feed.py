@@ -111,7 +111,10 @@ class LiveFeed:
         """Maps a queued task, or "" for the thread's driver, to its current writer."""
         self._past: set[str] = set()
         """Earlier writers: a process that lost the thread or the task may still hand over items."""
-        has_open = bool(after.writer) or self._is_amid(after.seq)
+        last = self._entry(after.seq)
+        has_open = bool(after.writer) or (last is not None and not closes(last))
+        if last is not None and stops(last):
+            self._stop(last)
         self._shown = ShownTasks(config.plan, has_open=has_open)
         if after.writer and has_open:  # it may return to a task that repeats its output from before a question
             self._shown.said(staged_items(config, thread), before=after.seq)
@@ -229,11 +232,11 @@ class LiveFeed:
             self._searched = seq
         return self._closed
 
-    def _is_amid(self, seq: int) -> bool:
-        """Return whether a superstep may be open after the entry *seq*, such as one that paused or failed."""
-        if seq < max(self._first, 1):  # it is 0, or was pruned
-            return False
-        return not closes(next(entries(self._config, self._thread, after=seq - 1, most=1, raw=True)))
+    def _entry(self, seq: int) -> Entry | None:
+        """Return the entry *seq*; None if it is 0, or was pruned."""
+        if seq < max(self._first, 1):
+            return None
+        return next(entries(self._config, self._thread, after=seq - 1, most=1, raw=True))
 
     def wait(self, head: Head, seq: int) -> None:
         """Read the output of the open tasks if the thread waits according to *head*.
@@ -299,11 +302,19 @@ class LiveFeed:
                     self._given = (sent.heading.writer, sent.number)
                     yield from self._shown.items(sent.seq, sent)
 
+    def _stop(self, entry: Entry) -> None:
+        """Stop reading the run that stopped with *entry*. If its first follower came late, it repeats its items after that.
+
+        The reader has them from what was staged.
+        """
+        self._past.add(entry.run)
+        self._let_go(entry.run, entry.run)
+
     def passed(self, entry: Entry) -> Iterator[LiveItem]:
         """Yield the withdrawals of earlier items, now that the reader has *entry*."""
         if closes(entry):
             self._closed = entry.seq
             self._has_met_stop = False
-        elif stops(entry):  # a run that notices its first follower only now hands over what was staged meanwhile
-            self._past.add(entry.run)
+        elif stops(entry):
+            self._stop(entry)
         return self._shown.passed(entry)
