@@ -178,7 +178,7 @@ def start_from(fold: Fold, snapshot: StoredSnapshot) -> None:
 
 def refuse_other_graph(plan: Plan, head: Head) -> None:
     """Raise an InputError (`other-graph`) if the thread of *head* belongs to a graph with another name than *plan*."""
-    if head.graph != plan.name:
+    if head.graph not in ("", plan.name):  # the head of a restored fork names none
         reason = f"the thread belongs to graph {head.graph!r}, this one is {plan.name!r}"
         raise OTHER_GRAPH(thread=head.thread, reason=reason, status=head.status)
 
