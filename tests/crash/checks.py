@@ -13,7 +13,7 @@ from . import outside
 
 Look = dict[str, Any]
 Line = dict[str, Any]
-_NEW = ("seq", "at", "run", "cause", "thread", "source")
+_NEW = ("seq", "at", "run", "cause", "thread", "event_thread", "source")
 """Fields that differ between runs."""
 
 

@@ -233,7 +233,7 @@ def test_model_that_does_not_accept_a_part_is_not_called(server: RawServer, name
     assert server.requests == []
 
 
-@pytest.mark.parametrize("name", ["bedrock/converse/us.amazon.nova-pro-v1:0", "ollama_chat/any"])
+@pytest.mark.parametrize("name", ["bedrock/converse/us.unlisted-model", "ollama_chat/any"])
 def test_part_that_litellm_would_drop_is_refused_before_the_request_is_sent(server: RawServer, name: str) -> None:
     with pytest.raises(BadRequestError, match="leave out <Audio"):
         sent(name, server, ["Hear:", SOUND])
