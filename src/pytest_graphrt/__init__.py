@@ -13,6 +13,8 @@ import pytest
 
 from pytest_graphrt import _coverage, _golden, _unused
 from pytest_graphrt._fixtures import (
+    MakeModel,
+    MakeRuntime,
     graphrt_clock,
     graphrt_each_store,
     graphrt_ids,
@@ -21,10 +23,13 @@ from pytest_graphrt._fixtures import (
     graphrt_sleep,
     graphrt_store,
 )
-from pytest_graphrt._golden import graphrt_golden
+from pytest_graphrt._golden import CheckGolden, graphrt_golden
 from pytest_graphrt._routes import check, parametrise
 
 __all__ = [
+    "CheckGolden",
+    "MakeModel",
+    "MakeRuntime",
     "graphrt_clock",
     "graphrt_each_store",
     "graphrt_golden",
