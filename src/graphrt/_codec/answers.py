@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard, Union
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeGuard, Union, cast
 
 import typing_extensions as te
 from pydantic import InstanceOf, StrictBool, TypeAdapter, ValidatorFunctionWrapHandler, WrapValidator
@@ -108,12 +108,13 @@ def type_text(plain: Any) -> str:
     """Return a type that `describe` wrote as text for people, such as `Verdict | list[str]`."""
     if not isinstance(plain, dict):
         return str(plain)
-    form, content = next(iter(plain.items()))
+    form, content = next(iter(cast("dict[str, Any]", plain).items()))
     if form == "class":
         return str(content)
     if form == "literal":
         return " | ".join(map(repr, content))
-    inner = [type_text(item) for item in (content if isinstance(content, list) else [content])]
+    items: list[Any] = content if content.__class__ is list else [content]
+    inner = [type_text(item) for item in items]
     if form == "tuple...":
         return f"tuple[{inner[0]}, ...]"
     return " | ".join(inner) if form == "union" else f"{form}[{', '.join(inner)}]"

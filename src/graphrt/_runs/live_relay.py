@@ -26,7 +26,7 @@ from itertools import groupby
 from operator import itemgetter
 from threading import Lock
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast, final
 
 from graphrt._codec import NotStorable
 from graphrt._engine.task import DONE, DUE, HANDLED, RUNNING
@@ -227,7 +227,7 @@ class LiveRelay:
             self._ended.add(task_id)
         self._number += 1
         if mode == "messages" and task_id:  # an item about the run is a BudgetWarning
-            self._note_attempt(type(item.item), task_id)
+            self._note_attempt(cast("MessageItem", item).item, task_id)
         shown = self._kept_as(mode, item, task_id)
         if shown is None:
             self._lost += 1  # its number stays used: followers see the gap
@@ -235,8 +235,9 @@ class LiveRelay:
         self._keep(shown)
         self._wait(shown)
 
-    def _note_attempt(self, cls: type, task_id: str) -> None:
+    def _note_attempt(self, piece: object, task_id: str) -> None:
         """Note the beginning of an attempt of a model call, and drop the text of one that failed."""
+        cls = type(piece)
         began, failed = model_attempts()
         if cls is began:
             self._attempts[task_id] = self._number
