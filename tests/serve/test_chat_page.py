@@ -290,6 +290,25 @@ def test_person_scrolls_to_the_beginning_of_a_long_chat(served, page):
 
 @pytest.mark.slow
 @pytest.mark.needs("playwright", "chromium")
+def test_page_whose_first_request_is_lost_tries_again(served, page):
+    lost = """() => {
+        const [own, lost] = [window.fetch, new Set()];
+        window.fetch = (url, ...rest) => {
+            const isLost = String(url).endsWith("/messages") && !lost.has(url);
+            return isLost ? (lost.add(url), Promise.reject(new TypeError("lost"))) : own(url, ...rest);
+        };
+    }"""
+    page.add_init_script(f"({lost})()")
+    server = served(long_chat(2))
+
+    page.goto(f"{server.url}/chat#chat=c1")
+
+    page.get_by_text("Answer 1.").wait_for()
+    page.get_by_text("Trying again").wait_for(state="detached")
+
+
+@pytest.mark.slow
+@pytest.mark.needs("playwright", "chromium")
 def test_two_pages_show_one_chat(served, page):
     """The second one opens later, and repeats a decision of the first."""
     from tests.serve.test_chat import CLERK, Chat

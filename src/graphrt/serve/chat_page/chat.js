@@ -591,13 +591,20 @@ async function open(id) {
   setRunning(false);
   history.replaceState(null, "", `#chat=${encodeURIComponent(id)}`);
   find("questions").replaceChildren();
-  notice("");
   render();
-  try {
-    const [status] = await Promise.all([load(mine), listChats()]);
-    if (mine === opened && status === "running") await join();
-  } catch (error) {
-    notice(/** @type {Error} */ (error).message, true);
+  for (let wait = 250; mine === opened; wait = Math.min(wait * 2, 8000)) {
+    notice("");
+    try {
+      const [status] = await Promise.all([load(mine), listChats()]);
+      if (mine !== opened) return;
+      if (status === "running") await join();
+      return;
+    } catch (error) {
+      if (mine !== opened) return;
+      if (!(error instanceof TypeError)) return notice(/** @type {Error} */ (error).message, true); // the server refused
+      notice("The connection broke. Trying again.");
+    }
+    await pause(wait);
   }
 }
 
