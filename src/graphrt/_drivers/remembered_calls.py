@@ -64,7 +64,7 @@ class Call(NamedTuple):
     differs: str | None = None
     """Key of the record with the position of this call but different arguments; None if there is none."""
     is_tool: bool = False
-    """Whether a model makes the call. Its result is then a form of graphrt's own."""
+    """Whether a model requested the call. Its result then has a form that graphrt defines; see `redacted_form`."""
 
 
 class _Calls:

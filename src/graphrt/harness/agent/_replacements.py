@@ -101,7 +101,7 @@ class NamedDoubles:
         self.for_one_run: bool = False
         """Whether they belong to a single run of a graph, whose end then checks that tool scripts were used up."""
         self.saw_start: bool = False
-        """Whether the runtime began a run. One that only resumed runs of others does not know their earlier agents."""
+        """Whether the runtime began a run. If it only resumed runs, their earlier agents may have used the replacements."""
         self._asked: Final[dict[str, None]] = {}
         """Names of all agents that ran in the runtime, or could have followed one that did, as an ordered set. A resume
         must not warn about earlier ones."""

@@ -350,7 +350,7 @@ class _Passage:
 
     def __init__(self, body: Body, bounds: _Bounds, seen: Seen) -> None:
         self.seen: Final = seen
-        """What the body has said so far."""
+        """What was read from the body so far."""
         self._body: Final = body
         self._bounds: Final = bounds
 

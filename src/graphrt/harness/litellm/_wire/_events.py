@@ -60,7 +60,7 @@ class EventReader:
     _rest: list[str] = field(default_factory=list[str])
     """The pieces of the incomplete last line so far."""
     _after_return: bool = False
-    """Whether the last character was a carriage return; the line feed that belongs to it may be in the next piece."""
+    """Whether the last piece ended with a carriage return; the next one may begin with its line feed."""
     _name: str = ""
     _data: list[str] = field(default_factory=list[str])
 

@@ -49,7 +49,7 @@ class Converse(Api):
         self._open: Final[dict[Any, dict[str, Any]]] = {}
         """The blocks of hosted tools in a stream that are not complete, by their index."""
         self._answered = False
-        """Whether text or a call has arrived."""
+        """Whether the answer has any text or call so far."""
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         body = super().document(body)
