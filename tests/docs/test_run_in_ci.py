@@ -65,7 +65,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(Path(graphrt.__file__).parents[1]), str(folder)]),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_PLUGINS": "pytest_graphrt",
-        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_GLOBAL": str(folder / "no-such-file"),
     }
 
 

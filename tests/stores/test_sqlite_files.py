@@ -104,8 +104,10 @@ def test_directory_is_refused(tmp_path):
     assert "is a directory" in str(refused(tmp_path))
 
 
-def test_device_is_refused():
-    assert "not a regular file" in str(refused("/dev/null"))
+def test_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    assert "not a regular file" in str(refused(tmp_path / "pipe"))
 
 
 def test_missing_folder_is_refused_and_not_created(tmp_path):
