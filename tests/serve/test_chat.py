@@ -200,6 +200,20 @@ def test_failed_message_is_generated_again_and_a_finished_one_is_not(chat):
     assert post({**request("Hi"), "trigger": "regenerate-message"}).status_code == 409
 
 
+def test_new_message_after_a_failure_gives_up_the_failed_answer(chat):
+    broken = threading.Event()
+    post, served = chat("Hello!", "I am.", gate=broken)
+    broken.wait = lambda _s: broken.set() or 1 / 0 if not broken.is_set() else None  # type: ignore[method-assign]
+    post(request("Hi"))
+
+    answered = chunks(post(request("Are you there?", id="m2")))
+
+    assert text(answered) == text(chunks(post(request("Are you there?", id="m2")))) == "I am."
+    loaded = served.http.get("/chat/c1/messages").json()["messages"]
+    assert [message["role"] for message in loaded] == ["user", "assistant", "user", "assistant"]
+    assert "error" not in str(loaded[-1])
+
+
 def test_message_while_the_chat_waits_is_refused(chat):
     post, _ = chat(ToolCall(id="1", name="order", arguments={"item": "tea"}), "Done.")
     post(request("Tea"))

@@ -581,9 +581,11 @@ class Application:
             if remaining.verb:
                 verb = _OF_CHATS[remaining.verb]
                 may(verb.right)
-                fields = (
+                fields: dict[str, Any] = (
                     {"answers": remaining.answers} if remaining.answers else {"input": chat.input_of(remaining.request)}
                 )
+                if remaining.abandons:
+                    fields["if_exists"] = "abandon"
                 call.body = verb.body and cast("Any", verb.body).model_construct(_fields_set=set(fields), **fields)
                 call.key = sha256(json.dumps(remaining.key).encode()).hexdigest() if remaining.key else None
                 if (title := title_of(remaining)) and call.position(call.thread) == 0:

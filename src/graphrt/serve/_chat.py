@@ -73,6 +73,8 @@ class Turn(NamedTuple):
     """Sizes in bytes of the files in the user's messages, which the server limits."""
     whole: bool = False
     """Whether the response begins with the whole turn instead of where the run began or continued."""
+    abandons: bool = False
+    """Whether the thread failed in another turn, which the run gives up."""
 
 
 class Projection(Protocol):
@@ -461,12 +463,15 @@ def decided(turn: Turn, runtime: Runtime[Any, Any], may: Callable[[Any], None]) 
             may("run")
             runtime.cancel(turn.thread)
         is_new = turn.said and turn.said != _began_with(runtime, turn.thread, state.seq)
-        return turn._replace(verb="run" if is_new else "", answers={})
+        return turn._replace(verb="run" if is_new else "", answers={}, abandons=state.status == "failed")
     if turn.verb == "answer":
         return turn._replace(answers=_new_answers(turn.answers, runtime, turn.thread))
-    if turn.verb == "run" and turn.said and _failed_after(runtime, turn.thread) == turn.said:
+    failed = _failed_after(runtime, turn.thread) if turn.verb == "run" else None
+    if failed is None:
+        return turn
+    if failed and failed == turn.said:
         return turn._replace(verb="retry", key=())
-    return turn
+    return turn._replace(abandons=True)
 
 
 def _new_answers(answers: Mapping[str, Any], runtime: Runtime[Any, Any], thread: str) -> Mapping[str, Any]:
@@ -490,15 +495,15 @@ def _same(known: Any, answer: Any) -> bool:
     return known == answer or (isinstance(known, Mapping) and cast("Any", known).get("approve") is answer)
 
 
-def _failed_after(runtime: Runtime[Any, Any], thread: str) -> tuple[str, ...]:
-    """Return the ids of the user messages that began the turn in which the thread failed; empty if it did not fail."""
+def _failed_after(runtime: Runtime[Any, Any], thread: str) -> tuple[str, ...] | None:
+    """Return the ids of the user messages that began the turn in which the thread failed; None if it did not fail."""
     try:
         head = runtime.state(thread)
     except InputError as error:
         if error.code != UNKNOWN_THREAD.code:
             raise
-        return ()
-    return _began_with(runtime, thread, head.seq) if head.status == "failed" else ()
+        return None
+    return _began_with(runtime, thread, head.seq) if head.status == "failed" else None
 
 
 def _began_with(runtime: Runtime[Any, Any], thread: str, seq: int) -> tuple[str, ...]:

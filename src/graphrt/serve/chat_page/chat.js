@@ -289,8 +289,8 @@ async function showQuestions() {
   find("questions").replaceChildren(...open.map(questionElement));
   find("questions").firstElementChild?.scrollIntoView({ block: "nearest" });
   find("retry").hidden = found.status !== "failed" && found.status !== "cancelled";
-  find("send").disabled = found.status === "failed" || found.status === "interrupted";
-  if (found.status === "failed") notice("The run failed. Retry it: what is done is not done again.", true);
+  find("send").disabled = found.status === "interrupted";
+  if (found.status === "failed") notice("The run failed. Retry it, or write something else.", true);
   if (found.status === "cancelled") notice("Stopped.");
   if (found.status === "interrupted" && !find("notice").textContent)
     notice(answered.length ? "The run waits for your answer." : `The run waits for a ${found.interrupts[0]?.kind}.`);
