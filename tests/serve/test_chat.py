@@ -247,7 +247,8 @@ def test_request_whose_stream_is_refused_starts_no_run(chat):
     served.application._draining = True
     stopped = post(request("Hi"))
 
-    assert (refused.json()["code"], stopped.status_code) == ("too-many-requests", 503)
+    assert (refused.json()["code"], stopped.json()["code"]) == ("too-many-requests", "server-stopping")
+    assert (stopped.status_code, stopped.headers["retry-after"]) == (503, "5")
     assert served("GET", "/threads", graph="chat").json()["threads"] == []
     served.application._draining = False
     assert text(chunks(post(request("Hi")))) == "Hello!"

@@ -421,7 +421,7 @@ class ConflictError(StoreError):
 
 
 class AuditError(GraphrtError):
-    """The audit log does not verify."""
+    """The audit log is damaged, belongs to another thread, or cannot be written as asked; see the code."""
 
     default_code = "audit"
     _data_attributes = ATTRIBUTES | {"rule"}

@@ -44,6 +44,7 @@ from graphrt.errors._codes.serving import (
     FORBIDDEN,
     REFUSED_CALLER,
     REQUEST_TOO_LARGE,
+    SERVER_STOPPING,
     TOO_MANY_REQUESTS,
     TOO_MANY_WAITS,
     UNAUTHENTICATED,
@@ -531,7 +532,7 @@ class Application:
             InputError: There is no such position.
         """
         if self._draining:
-            return _stopping()
+            raise SERVER_STOPPING()
         if live is None:
             live = "live" in call.store.offers
         items = call.runtime.afollow(call.thread, after=after, live=live)
@@ -561,7 +562,7 @@ class Application:
     async def _chat(self, chat: ChatProtocol, request: Request) -> ASGIApp:
         """Accept a message to a chat, and stream the run that it begins or continues. Repetitions count once."""
         if self._draining:
-            return _stopping()
+            raise SERVER_STOPPING()
         caller = await self._who(request)
         body = await self._json_body(request, self._bounds.chat_body_bytes)
         turn = await self._aside(lambda: chat.turn_of(body))
@@ -713,11 +714,6 @@ class _Guarded:
                 return unread.pop() if unread else await receive()
 
             await self._inner({**scope, "graphrt.caller": caller}, rest, send)
-
-
-def _stopping() -> Response:
-    """Answer a request for a stream while the server stops; another replica can serve it."""
-    return Response(status_code=503, headers={"retry-after": "1"})
 
 
 def _check_right(caller: Caller, right: Right) -> None:

@@ -37,6 +37,7 @@ _STATUS: Final = {
     "older-build": 409,
     "graph-changed": 409,
     "erasure-needed": 409,
+    "server-stopping": 503,
     "store-lacks": 501,
     "missing-extra": 501,
 }

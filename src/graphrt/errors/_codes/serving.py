@@ -76,6 +76,12 @@ KEY_OUTCOME_UNKNOWN = ErrorCode(
     "The process that handled the first request with this idempotency key ended without an answer, and the thread moved on.",
     fix="Check on the thread whether the request had its effect; if not, send it with a new key.",
 )
+SERVER_STOPPING = ErrorCode(
+    "server-stopping",
+    InputError,
+    "The server is stopping, and opens no further streams.",
+    fix="Repeat the request: another replica answers it, or this one once it runs again.",
+)
 SERVER_UNREACHABLE = ErrorCode(
     "server-unreachable",
     StoreError,
