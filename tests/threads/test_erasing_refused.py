@@ -28,6 +28,7 @@ def test_invalid_selections_are_refused_without_a_change() -> None:
             "\ud800",
             7,
             ("t", 1),
+            ("t", "nmae"),
             ("t", "name", "x"),
             ["t"],
             lambda *_: 1,

@@ -29,7 +29,7 @@ from graphrt._runs.loading import folded, the_store
 from graphrt._runs.relisting import relisted
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import AuditError, ConflictError, GraphrtError, InputError, StoreError
-from graphrt.errors._codes.erasing import BAD_ERASURE, PREDICATE_FAILED, STILL_NEEDED
+from graphrt.errors._codes.erasing import BAD_ERASURE, NO_SUCH_FIELD, PREDICATE_FAILED, STILL_NEEDED
 from graphrt.errors._codes.threads import CONFLICT
 from graphrt.events import ValuesErased
 from graphrt.stores._checks import encodes
@@ -76,6 +76,7 @@ def erase(
     work = _Erasing(config, store, choice, reason, config.user if by is None else by, dry_run=dry_run, force=force)
     for thread in choice.threads(store, wanted):
         work.one(thread, asked=wanted is not None)
+    choice.check_field()
     if wanted is None:
         work.log_files_of_deleted_threads()
         work.memory()
@@ -95,6 +96,9 @@ class _Choice:
         self._pair: tuple[str, str] | None = None  # thread and field
         self._family: set[str] = set()
         """Threads whose field is erased: the named one, plus its copies and forks once `_find_family` has run."""
+        self._names: set[str] = set()
+        """Names that occur in the threads read so far: of fields, and of nodes."""
+        self._fields: Final = config.plan.state.fields
         self._predicate: Predicate | None = None
         if isinstance(where, str):
             if not where or not encodes(where):  # no value holds a lone surrogate
@@ -147,12 +151,34 @@ class _Choice:
         if self._pair is not None:
             # None is not a field name, so it selects nothing.
             field = self._pair[1] if thread in self._family else None
-            return lambda _seq, place, _line: place.kind == "field" and place.field == field
+
+            def writes_field(_seq: int, place: Place, _line: bytes) -> bool:
+                if place.kind == "field" and place.field is not None:
+                    self._names.add(place.field)
+                return place.kind == "field" and place.field == field
+
+            return writes_field
 
         def predicate_says(seq: int, place: Place, line: bytes) -> bool:
             return self._ask(thread, seq, place, self._value(_whole(line, fetch), graph, fetch))
 
         return predicate_says
+
+    def read(self, names: Iterable[str]) -> None:
+        """Take note of the names that occur in a thread that was read."""
+        self._names.update(names)
+
+    def check_field(self) -> None:
+        """Check, after all threads were read, that the field of a pair exists: in the graph or in one of the threads.
+
+        Raises:
+            InputError: It is misspelt, so that nothing was erased (`bad-erasure`).
+        """
+        if self._pair is None or not self._names:  # no thread could be read, which is reported
+            return
+        field = self._pair[1]
+        if field not in self._names and field not in self._fields:
+            raise NO_SUCH_FIELD(field=field, thread=self._pair[0], fields=sorted(self._fields))
 
     def _value(self, line: bytes, graph: str, fetch: Callable[[str], bytes | None]) -> Any:
         """Return the value on *line*; plain JSON data if the runtime's graph does not know its class."""
@@ -303,6 +329,7 @@ class _Erasing:
         store = self._store
         # Without a claim: most threads have nothing to erase, and others may drive them meanwhile.
         erasure = self._read(thread)
+        self._choice.read(erasure.reader.names.known)
         self._scrubs = self._scrubs or erasure.reader.erased  # erased by a call that died before overwriting
         if self._dry_run:
             if erasure.lines or self._only_in_file(erasure):

@@ -17,6 +17,11 @@ PREDICATE_FAILED = BAD_ERASURE.variant(
     known="field {field!r}",
     fix="Make it return True or False for every value. This thread was not changed; threads before it may have been.",
 )
+NO_SUCH_FIELD = BAD_ERASURE.variant(
+    "where= of erase() names the field {field!r}, which neither thread {thread!r} nor the graph has.",
+    known="fields {fields:names}",
+    fix="Check the spelling. Nothing was erased.",
+)
 STILL_NEEDED = ErrorCode(
     "erasure-needed",
     InputError,
