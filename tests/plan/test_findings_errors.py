@@ -129,7 +129,7 @@ WRONG: list[tuple[str, Callable[[], Any], str, str]] = [
     (
         "bad-update-type",
         lambda: g().add_node("a", work, writes=["txt"]).set_entry("a"),
-        "writes= of node 'a' names 'txt', which the state does not have. (HERE)",
+        "Node 'a' writes 'txt', which is not a field of the state. (HERE)",
         "Did you mean 'text'?",
     ),
     (
@@ -283,4 +283,4 @@ def test_long_name_is_truncated_in_the_message() -> None:
 def test_invalid_writes_are_reported(writes: Any) -> None:
     (problem,) = found(g().add_node("a", work, writes=writes).set_entry("a"))
 
-    assert problem.message == f"writes= of node 'a' names {writes[0]!r}, which the state does not have."
+    assert problem.message == f"Node 'a' writes {writes[0]!r}, which is not a field of the state."

@@ -25,8 +25,8 @@ from graphrt.errors._codes.findings import (
     BAD_POLICY,
     COMMAND_OF_TARGETS,
     NESTED_UPDATES,
-    UNKNOWN_FIELDS_OF_UPDATE,
     UNKNOWN_READ,
+    UNKNOWN_WRITE,
     UNTRACKED_LEAK,
     WRITES_BESIDE_STATE_REDUCER,
 )
@@ -157,14 +157,7 @@ def unknown_writes(node: NodeSpec, update: UpdateSchema) -> Iterator[Problem]:
     for name in written:
         if not isinstance(name, str) or name not in state.fields:
             guess = closest(name, state.fields)
-            yield UNKNOWN_FIELDS_OF_UPDATE(
-                who=f"writes= of node {node.name!r}",
-                unknown=short(name),
-                fields=state.fields,
-                node=node.name,
-                where=node.where,
-                guess=guess,
-            )
+            yield UNKNOWN_WRITE(node=node.name, name=short(name), fields=state.fields, where=node.where, guess=guess)
 
 
 def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
