@@ -367,3 +367,19 @@ def test_two_pages_show_one_chat(served, page):
         assert sorted(texts, key=log.index) == texts
     thread = page.url.partition("chat=")[2]
     assert server("GET", f"/threads/{thread}", graph="chat").json()["status"] == "completed"
+
+
+@pytest.mark.slow
+@pytest.mark.needs("playwright", "chromium")
+def test_person_whose_run_failed_writes_something_else(served, page):
+    server = served(chats(RuntimeError("The provider is down."), "I am back."))
+
+    page.goto(f"{server.url}/chat")
+    page.get_by_label("Message", exact=True).fill("Hi")
+    page.keyboard.press("Enter")
+    page.get_by_text("The run failed. Retry it, or write something else.").wait_for()
+    page.get_by_label("Message", exact=True).fill("Are you there?")
+    page.keyboard.press("Enter")
+
+    page.get_by_text("I am back.").wait_for()
+    page.get_by_role("button", name="Retry").wait_for(state="hidden")

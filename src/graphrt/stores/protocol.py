@@ -358,8 +358,8 @@ class Store(ABC):
     def relay(self, batches: Sequence[NewBatch]) -> list[int]:
         """Keep batches of live items for the followers of their threads, and return their places in order ("live").
 
-        The runs that a process drives hand their batches over together, twenty times a second, so a store should keep
-        them with one query or transaction.
+        The runs that a process drives hand their batches over together, ten to twenty times a second, so a store should
+        keep them with one query or transaction.
         """
         raise self._lack("live")
 
