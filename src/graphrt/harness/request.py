@@ -186,7 +186,7 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         return (UserMessage(text=prompt),)
     items: Any = prompt
-    if not hasattr(items, "__iter__"):
+    if isinstance(items, Mapping) or not hasattr(items, "__iter__"):
         raise INVALID_ARGUMENT(
             argument="The prompt",
             value=type(items),

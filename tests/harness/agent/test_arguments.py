@@ -40,6 +40,23 @@ def test_invalid_argument_is_refused_when_the_agent_is_built(name: str, value: A
     assert "Fix:" in str(caught.value)
 
 
+def test_mapping_is_not_a_prompt() -> None:
+    """Its keys would be taken for texts."""
+    model = Model("never")
+
+    with pytest.raises(InputError, match="The prompt cannot be <class 'dict'>"):
+        run(Agent(model), {"messages": "hi"})
+    assert model.asked == []
+
+
+def test_chat_model_of_langchain_is_refused_when_the_agent_is_built() -> None:
+    pytest.importorskip("langchain_core")
+    from langchain_core.language_models import FakeListChatModel
+
+    with pytest.raises(InputError, match="its profile is not a ModelProfile"):
+        Agent(FakeListChatModel(responses=["never"]))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

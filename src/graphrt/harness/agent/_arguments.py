@@ -16,7 +16,7 @@ from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGU
 from graphrt.harness._harness_checks import usable
 from graphrt.harness.agent.events import EventSink
 from graphrt.harness.agent.middleware import HOOKS, LAYER, Middleware
-from graphrt.harness.protocol import ChatModel
+from graphrt.harness.protocol import ChatModel, ModelProfile
 from graphrt.limits import RetryPolicy
 
 __all__ = [
@@ -62,6 +62,8 @@ def checked_model(value: Any, *, of: str = "An agent's model") -> ChatModel:
             value=value,
             fix=harness_hint if usable(value, "run") else None,
         )
+    if not isinstance(value.profile, ModelProfile):  # a chat model of LangChain has these three names too
+        raise NO_MODEL(of=of, given=a_type(value), lack="its profile is not a ModelProfile", value=value)
     model: ChatModel = value
     return model
 
