@@ -216,6 +216,7 @@ def not_storable(engine: RunState, task: Task | None, error: NotStorable, what: 
         why=error.why,
         advice=error.fix,
         node=node,
-        path=error.path,
+        # Without a task, the place would show a path as that of a nested graph.
+        path=error.path if task is not None else None,
         where=engine.where(task),
     )

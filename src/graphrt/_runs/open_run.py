@@ -343,7 +343,6 @@ def not_storable(engine: Engine, error: NotStorable, what: str) -> InputError:
         at=f" at {error.path}" if error.path else "",
         why=error.why,
         advice=error.fix,
-        path=error.path,
         thread=engine.thread,
         where=engine.where(),
     )
