@@ -84,6 +84,42 @@ def test_misspelt_attribute_of_the_context() -> None:
     )
 
 
+def test_store_expected_on_the_context() -> None:
+    assert message(lambda: graph(lambda s, ctx: ctx.store.get("k")).run({})) == failed(
+        "AttributeError: 'Context' object has no attribute 'store'",
+        "The Context has no 'store': the memory across threads is ctx.memory.",
+    )
+
+
+def test_interrupt_of_langgraph_in_a_node() -> None:
+    pytest.importorskip("langgraph")
+    from langgraph.types import interrupt
+
+    assert message(lambda: graph(lambda s: {"q": interrupt("?")}).run({})) == failed(
+        "RuntimeError: Called get_config outside of a runnable context",
+        "interrupt(), get_stream_writer() and get_store() of LangGraph work only in converted graphs: use "
+        "ctx.interrupt(payload), ctx.emit(value) and ctx.memory.",
+    )
+
+
+def test_command_of_langgraph_returned_by_a_node() -> None:
+    pytest.importorskip("langgraph")
+    from langgraph.types import Command
+
+    text = message(lambda: graph(lambda s: Command(goto="a")).run({}))
+
+    assert "  Fix: It is an object of LangGraph: return a Command of graphrt (from graphrt import Command).\n" in text
+
+
+def test_graph_of_langgraph_given_to_a_runtime() -> None:
+    pytest.importorskip("langgraph")
+    from langgraph.graph import StateGraph
+
+    text = message(lambda: Runtime(StateGraph(Keys)), InputError)  # type: ignore[arg-type, type-var]
+
+    assert "  Fix: Convert it first: graph, report = graphrt.compat.langgraph.convert(graph).\n" in text
+
+
 def test_argument_of_a_send_expected_in_the_state() -> None:
     assert message(lambda: graph(lambda s, ctx: {"q": s["page"]}, sends={"page": "p"}).run({})) == failed(
         "TypeError: 'State' object is not subscriptable",
@@ -226,6 +262,24 @@ def test_several_answers_are_replaced_by_id_and_none_if_an_effect_followed() -> 
     assert "replace it" not in message(lambda: Runtime(never, store="memory:").run({}, thread="t"))
 
 
+def test_graph_of_langgraph_and_runnable_given_as_nodes() -> None:
+    pytest.importorskip("langgraph")
+    from langchain_core.runnables import RunnableLambda
+    from langgraph.graph import StateGraph
+
+    theirs = StateGraph(Keys).add_node("k", lambda state: {"q": "k"}).set_entry_point("k").compile()
+    hints = []
+    for wrong in (theirs, RunnableLambda(lambda state: state)):
+        with pytest.raises(DefinitionError) as caught:
+            graph(wrong)  # type: ignore[arg-type]
+        hints.append(caught.value.problems[0].hint)
+
+    assert hints == [
+        "Convert the graph of LangGraph first: add_node('sub', graphrt.compat.langgraph.convert(graph)[0]).",
+        "Call it in a function: def work(state): return {'answer': runnable.invoke(state['question'])}.",
+    ]
+
+
 @pytest.mark.parametrize("given", ["model", "builder", "runtime", "none"])
 def test_value_that_is_not_a_node(given: str) -> None:
     nodes: dict[str, tuple[Any, str]] = {
@@ -268,6 +322,17 @@ def test_failed_send_names_its_argument() -> None:
         "Correct the node. The exception that it raised is this error's __cause__; a traceback shows it above.",
         ", argument {'item': 7}",
     )
+
+
+def test_path_of_an_input_value_that_cannot_be_stored_is_not_that_of_a_nested_graph() -> None:
+    class Anything(TypedDict):
+        a: Any
+
+    runtime = Runtime(graph(lambda s: None, Anything), store="memory:")
+    text = message(lambda: runtime.run({"a": {"x": object()}}, thread="t"), InputError)
+
+    assert text.startswith("The input holds a value that cannot be stored at a.x: ")
+    assert "\n  Where: graph 'g', thread 't'\n" in text
 
 
 def test_threads_of_others_are_not_named() -> None:

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 import graphrt
-from graphrt import END, START, Command, CompiledGraph, GraphBuilder, InputError, Runtime
-from graphrt.errors._langgraph_names import ATTRIBUTES, EXPORTS, OPTIONS
+from graphrt import END, START, Command, CompiledGraph, DefinitionError, GraphBuilder, InputError, Runtime
+from graphrt.errors._langgraph_names import ATTRIBUTES, EXPORTS, OPTIONS, POLICIES
 
 
 class State(BaseModel):
@@ -110,6 +110,26 @@ def test_option_of_langgraph_names_its_counterpart(name: str) -> None:
         graph().run({}, **{name: "1"})
 
     assert caught.value.fix == f"Use {OPTIONS[name]}."
+
+
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_node_policy_of_langgraph_names_its_counterpart(name: str) -> None:
+    made: Any = GraphBuilder(State, name="g")
+
+    with pytest.raises(DefinitionError) as caught:
+        made.add_node("a", lambda state: None, **{name: 1}).add_edge(START, "a").compile()
+
+    assert caught.value.problems[0].hint == f"Use {POLICIES[name]}."
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [("graph", "StateGraph"), ("harness", "ToolNode"), ("stores", "InMemorySaver")]
+)
+def test_modules_name_the_counterparts_of_langgraph(module: str, name: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(f"from graphrt.{module} import {name}")
+
+    assert str(caught.value) == f"graphrt.{module} has no {name!r}. Use {EXPORTS[name]}."
 
 
 def test_reducer_of_langgraph_names_its_counterpart() -> None:

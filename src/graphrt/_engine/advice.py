@@ -22,8 +22,9 @@ _OF_THE_CONTEXT = {
     "state": "the state is the node's first parameter, and a node returns what changes",
     "config": "there is no config: the thread is ctx.thread, and what the caller passed is ctx.deps",
     "get": "there is no config: the thread is ctx.thread, and what the caller passed is ctx.deps",
-    "store": "pass the store of your own as deps= of the Runtime, and use ctx.deps",
+    "store": "the memory across threads is ctx.memory",
     "stream_writer": "use ctx.emit(value)",
+    "writer": "use ctx.emit(value)",
     "runtime": "what the caller passed is ctx.deps",
     "context": "what the caller passed is ctx.deps",
 }
@@ -48,6 +49,11 @@ def advice(engine: RunState, task: Task, error: BaseException) -> str:
             else "await the call in an async node, or use ctx.call(function, ...)"
         )
         return f"The node uses a coroutine as if it were its result: {how}."
+    if isinstance(error, RuntimeError) and "outside of a runnable context" in str(error):  # LangGraph's get_config()
+        return (
+            "interrupt(), get_stream_writer() and get_store() of LangGraph work only in converted graphs: use "
+            "ctx.interrupt(payload), ctx.emit(value) and ctx.memory."
+        )
     if isinstance(error, AttributeError):
         return _of_attribute(engine, task, owner, str(error.name))
     if isinstance(error, TypeError) and str(error).endswith("object is not subscriptable"):

@@ -60,6 +60,7 @@ from graphrt.errors._codes.nodes import (
     RESULT_OF_A_NODE,
     UNDECLARED_WRITE,
 )
+from graphrt.errors._langgraph_names import has_class_of_langgraph
 from graphrt.reducers import TOKEN_BUDGET
 
 if TYPE_CHECKING:
@@ -424,6 +425,8 @@ def _how(engine: RunState, returned: Any) -> str:
     """Return the expected form instead of *returned*, for an error."""
     if inspect.isawaitable(returned):
         return "Define the node with async def, or await inside it."
+    if has_class_of_langgraph(returned):
+        return "It is an object of LangGraph: return a Command of graphrt (from graphrt import Command)."
     if returned.__class__ is Send:
         return "Return Command(goto=[Send(...), ...]), or return the Sends from a router."
     if returned.__class__ is Command:  # in a list

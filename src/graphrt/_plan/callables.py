@@ -64,6 +64,10 @@ def _instead(value: Any) -> str:
     The objects are recognised by their attributes, since their classes are in higher layers of the code, from which
     this module must not import.
     """
+    if hasattr(value, "invoke") and hasattr(value, "get_state"):
+        return "Convert the graph of LangGraph first: add_node('sub', graphrt.compat.langgraph.convert(graph)[0])."
+    if hasattr(value, "invoke") and hasattr(value, "get_graph"):  # a Runnable of LangChain, which may be a model
+        return "Call it in a function: def work(state): return {'answer': runnable.invoke(state['question'])}."
     if hasattr(value, "invoke") and hasattr(value, "profile"):
         return "Put the model into an agent: add_node('ask', Agent(model), input='question', output='answer')."
     if hasattr(value, "compile") and hasattr(value, "add_node"):

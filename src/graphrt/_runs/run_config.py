@@ -34,6 +34,7 @@ from graphrt._runs.kept_states import NOTHING_KEPT, KeptStates
 from graphrt._runs.known_secrets import KnownSecrets
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT, NOT_COMPILED
 from graphrt.errors._codes.threads import INPUT_NOT_STORABLE
+from graphrt.errors._langgraph_names import has_class_of_langgraph
 from graphrt.stores.ids import bare_id, shared_id
 
 if TYPE_CHECKING:
@@ -403,7 +404,8 @@ def configure(
             values of a field can never be stored (`not-storable`).
     """
     if not hasattr(graph, "__graphrt_plan__"):
-        raise NOT_COMPILED(given=graph)
+        convert = "Convert it first: graph, report = graphrt.compat.langgraph.convert(graph)."
+        raise NOT_COMPILED(given=graph, fix=convert if has_class_of_langgraph(graph) else None)
     if store is not None or audit is not None:
         _check_storable(graph.__graphrt_plan__)
     own = graph.__graphrt_plan__.limits
@@ -449,7 +451,7 @@ def _check_storable(plan: Plan) -> None:
             at="",
             why=reason,
             advice="Mark the field untracked, keep such values out of the state, or make their class storable",
-            path=field,
+            field=field,
             thread=None,
             where=plan.place(),
         )

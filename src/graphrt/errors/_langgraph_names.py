@@ -1,4 +1,4 @@
-"""Names of LangGraph, and what graphrt has for each: for the text of the error when an attribute is missing.
+"""Names of LangGraph, and what graphrt has for each: for the text of the error when one of them is used.
 
 No name is accepted in place of graphrt's own, and no call is checked. The guide for users of LangGraph is
 docs/how-to/from-langgraph.md.
@@ -38,8 +38,19 @@ OPTIONS: Final[Mapping[str, str]] = {
     "stream_mode": "modes=",
     "checkpointer": "store=",
     "recursion_limit": "limits=Limits(max_steps=...)",
+    "interrupt_before": "interrupt_before=True on the node",
+    "interrupt_after": "interrupt_after=True on the node",
+    "subgraphs": 'modes="live"',
+    "callbacks": "sinks=",
 }
 """The argument to use instead, by a keyword argument that a graph or a runtime does not take."""
+POLICIES: Final[Mapping[str, str]] = {
+    "retry_policy": "retry=RetryPolicy(...)",
+    "cache_policy": "cache=True, or a number of results",
+    "error_handler": "on_error=, with the name of a node",
+    "destinations": "goto=[...]",
+}
+"""The argument to use instead, by a keyword argument that a node does not take."""
 EXPORTS: Final[Mapping[str, str]] = {
     "StateGraph": "GraphBuilder",
     "interrupt": "the method interrupt() of a node's Context",
@@ -48,10 +59,27 @@ EXPORTS: Final[Mapping[str, str]] = {
     "InMemorySaver": 'Runtime(graph, store="memory:")',
     "SqliteSaver": 'Runtime(graph, store="sqlite:///runs.db")',
     "PostgresSaver": 'Runtime(graph, store="postgresql://...")',
+    "AsyncSqliteSaver": 'Runtime(graph, store="sqlite:///runs.db")',
+    "AsyncPostgresSaver": 'Runtime(graph, store="postgresql://...")',
+    "InMemoryStore": "the attribute memory of a node's Context",
+    "MessagesState": "a field messages: Annotated[list[Message], graphrt.reducers.messages]",
+    "RemoveMessage": "Overwrite([...]) with the messages that stay",
+    "create_agent": "graphrt.harness.Agent",
     "create_react_agent": "graphrt.harness.Agent",
     "ToolNode": "graphrt.harness.Agent",
+    "tools_condition": "graphrt.harness.Agent",
+    "get_stream_writer": "the method emit() of a node's Context",
+    "entrypoint": "a graph with one node",
+    "task": "the method effect() of a node's Context",
+    "GraphRecursionError": "graphrt.errors.StepLimitError",
+    "InvalidUpdateError": "UpdateError",
 }
 """The name to use instead, by a name that the package does not export."""
+
+
+def has_class_of_langgraph(value: object) -> bool:
+    """Return whether the class of *value* belongs to LangGraph, which need not be installed."""
+    return type(value).__module__.partition(".")[0] == "langgraph"
 
 
 def no_export(module: str, name: str) -> Exception:

@@ -36,7 +36,9 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import `rewired` when it is first used: only tools, such as mutation testing, need it."""
     if name != "rewired":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from graphrt.errors._langgraph_names import no_export
+
+        raise no_export(__name__, name)
     from graphrt.graph.rewiring import rewired
 
     return rewired

@@ -19,6 +19,7 @@ from graphrt.errors._codes.findings import (
     POLICY_OF_WRONG_KIND,
     UNKNOWN_POLICY,
 )
+from graphrt.errors._langgraph_names import POLICIES
 from graphrt.graph.handles import S, Target
 from graphrt.limits import RetryPolicy, is_queue_name
 
@@ -253,5 +254,6 @@ def _unknown(name: Any, option: str, where: str, known: Collection[str]) -> Prob
         known_options=sorted(known),
         node=name if isinstance(name, str) else None,
         where=where,
-        guess=closest(option, known),
+        guess=closest(option, known) if option not in POLICIES else "",
+        fix=f"Use {POLICIES[option]}." if option in POLICIES else None,
     )

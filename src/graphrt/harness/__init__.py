@@ -216,7 +216,9 @@ _HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.
 def __getattr__(name: str) -> object:
     module_name = _HOMES.get(name)
     if module_name is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from graphrt.errors._langgraph_names import no_export
+
+        raise no_export(__name__, name)
     from importlib import import_module
 
     value = getattr(import_module(module_name), name)

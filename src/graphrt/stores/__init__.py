@@ -94,7 +94,9 @@ def __getattr__(name: str) -> Any:
     """Import the class or function *name* at first access (PEP 562)."""
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from graphrt.errors._langgraph_names import no_export
+
+        raise no_export(__name__, name)
     from importlib import import_module
 
     # `register_type` declares how values of a user's class are stored.
