@@ -257,6 +257,13 @@ def test_invalid_arguments_are_refused_at_once(make: Any) -> None:
     assert caught.value.code == "input"
 
 
+def test_a_misspelt_field_is_refused_at_once() -> None:
+    with pytest.raises(DefinitionError) as caught:
+        batch(State, shout, over="pagess", on_failure="collect", failures="faild")
+
+    assert [problem.code for problem in caught.value.problems] == ["unknown-read", "bad-update-type"]
+
+
 def test_problem_inside_names_the_line_of_the_user() -> None:
     with pytest.raises(DefinitionError, match=r"test_batch_and_reduce\.py"):
         batch(State, lambda: None)

@@ -130,6 +130,16 @@ def test_default_handles_unknown_labels_and_none(verdict: str | None) -> None:
         routed().run({"verdict": verdict})
 
 
+def test_router_with_a_misspelt_field_is_a_finding() -> None:
+    g = GraphBuilder(State).add_node("a", set_value(answer="a"))
+    g.add_conditional_edges(START, *router("verdit", {"one": "a"}, default=END))
+
+    with pytest.raises(DefinitionError, match="'verdit', which is not a field") as caught:
+        g.compile()
+
+    assert [problem.code for problem in caught.value.problems] == ["unknown-read"]
+
+
 def test_router_may_be_a_function_with_declared_labels() -> None:
     from typing import Literal
 

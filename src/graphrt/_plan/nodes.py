@@ -15,7 +15,7 @@ from graphrt._plan import hints
 from graphrt._plan.callables import node_shape
 from graphrt._plan.fields import describe
 from graphrt._plan.quoting import short
-from graphrt._plan.specs import ChosenGraph, NodeSpec, ToolUse
+from graphrt._plan.specs import ChosenGraph, NodeFields, NodeSpec, ToolUse
 from graphrt._plan.state import StateSchema
 from graphrt._plan.updates import UpdateSchema
 from graphrt.commands import Command
@@ -272,13 +272,15 @@ def tool_problems(use: ToolUse, update: UpdateSchema, *, cached: bool) -> Iterat
         yield "writes or routes, and the node has cache=, which would leave that out the next time"
 
 
-def unknown_reads(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
-    """Yield a problem for each declared read of a field that the state lacks."""
-    if node.fields is None:
+def unknown_reads(
+    reader: str, fields: NodeFields | None, state: StateSchema, *, node: str | None, where: str
+) -> Iterator[Problem]:
+    """Yield a problem for each field that *reader*, a node or a router, declares to read and the state lacks."""
+    if fields is None:
         return
-    computed: Any = getattr(state.cls, "model_computed_fields", ())  # of a pydantic model; a node can also read these
-    for name in node.fields.reads:
+    computed: Any = getattr(state.cls, "model_computed_fields", ())  # of a pydantic model; these can be read too
+    for name in fields.reads:
         if name in state.fields or name in computed:
             continue
         guess = closest(name, state.fields)
-        yield UNKNOWN_READ(node=node.name, name=short(name), fields=state.fields, where=node.where, guess=guess)
+        yield UNKNOWN_READ(reader=reader, name=short(name), fields=state.fields, node=node, where=where, guess=guess)

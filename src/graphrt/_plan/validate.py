@@ -16,6 +16,7 @@ from typing import Any, Final
 from graphrt._arguments import is_mapping
 from graphrt._plan import specs
 from graphrt._plan.callables import node_shape, router_problem
+from graphrt._plan.node_attributes import fields_of
 from graphrt._plan.nodes import (
     MAX_NAME,
     bad_keeping,
@@ -152,7 +153,7 @@ class _Checks:
             yield from other_updates(node, self.spec.update)
             yield from self._depth(node)
         yield from bad_keeping(node, self.spec.update)
-        yield from unknown_reads(node, self.spec.state)
+        yield from unknown_reads(f"Node {name!r}", node.fields, self.spec.state, node=name, where=node.where)
         yield from self._policy(node)
         for use in node.tools:
             yield from self._tool(node, use)
@@ -261,6 +262,8 @@ class _Checks:
         problem = router_problem(branch.router)
         if problem:
             yield BAD_ROUTER_SIGNATURE(branch=what, problem=problem, node=node, where=branch.where)
+        fields = fields_of(branch.router)
+        yield from unknown_reads(f"The {what}", fields, self.spec.state, node=node, where=branch.where)
         pairs = specs.pairs(branch.routes)
         if not pairs and branch.default is None:
             yield EMPTY_ROUTES(branch=what, node=node, where=branch.where)

@@ -23,7 +23,7 @@ from graphrt.commands import END, START, Command, Send
 from graphrt.errors import NodeError, TaskFailure, names
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, ARGUMENTS_EXCLUDE_EACH_OTHER, INVALID_ARGUMENT
 from graphrt.errors._codes.ready_nodes import BATCH_LIMIT, BATCH_QUORUM, NO_BATCH_ITEMS
-from graphrt.graph import CompiledGraph, GraphBuilder
+from graphrt.graph import CompiledGraph, GraphBuilder, declare_fields
 from graphrt.graph.policies import GraphPolicy
 from graphrt.limits import Limits
 from graphrt.nodes._state_access import checked_names, read
@@ -90,7 +90,7 @@ def batch(
 
     Raises:
         InputError: An argument is wrong (`input`).
-        DefinitionError: A node of the batch cannot be one.
+        DefinitionError: A node of the batch cannot be one, or the state has no field `over` or `failures`.
     """
     options: dict[str, Any] = dict(policy)
     nodes: dict[str, Any] = dict(work) if is_mapping(work) else {_WORK: work}
@@ -123,6 +123,8 @@ def batch(
         return {} if failures is None else {failures: item_failures}
 
     builder = GraphBuilder(state, name=name)
+    declare_fields(split, reads=[over] if isinstance(over, str) else ())
+    declare_fields(settle, writes=() if failures is None else [failures])
     # Only a batch over items can be empty; otherwise no run would take the route to END.
     builder.add_node(_SPLIT, split, goto=[*nodes, END] if over is not None else [*nodes])
     lasting = on_failure != "raise"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from graphrt.commands import END
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.graph import declare_fields
 from graphrt.graph.handles import RouterResult, Target
 from graphrt.nodes._state_access import read
 from graphrt.specs import Form, Parts, declare_form
@@ -58,6 +59,7 @@ def router(
         label = read(state, by)
         return NOTHING if label is None and default is not None else label
 
+    declare_fields(choose, reads=[by])
     return Routes(declare_form(choose, FieldRouterForm, {"field": by}), routes, default)
 
 

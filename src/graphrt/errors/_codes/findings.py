@@ -219,7 +219,7 @@ TOOL_STATE_IN_NODE = Finding(
 )
 
 UNKNOWN_READ = Finding(
-    "unknown-read", "Node {node!r} reads {name}, which is not a field of the state.", fix="Known: {fields:names}."
+    "unknown-read", "{reader} reads {name}, which is not a field of the state.", fix="Known: {fields:names}."
 )
 
 DELETED_SOURCE = Finding(
