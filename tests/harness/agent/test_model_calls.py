@@ -150,6 +150,16 @@ def test_fallbacks_are_called_in_order_after_a_permanent_failure():
     ]
 
 
+def test_reply_without_a_model_name_gets_that_of_the_model_that_answered():
+    first, second = Model(AuthenticationError("a"), name="first"), Model(says("done", model=None), name="second")
+    items: list[Any] = []
+
+    reply = run(Agent(first, fallbacks=[second], sinks=[items.append]))
+
+    assert reply.model == "second"
+    assert [item.model for item in items if isinstance(item, ModelEnded)] == ["second"]
+
+
 def test_error_of_the_last_model_is_that_of_the_run():
     agent = Agent(Model(AuthenticationError("a")), fallbacks=[Model(RefusalError("b"))])
 

@@ -509,7 +509,7 @@ async def ask_model(
 
 
 def _checked(call: PendingCall, response: Any, _streamed: bool) -> ModelResponse:  # noqa: FBT001 - as `ask_model` calls it
-    """Return *response* with a priced usage, if an agent can continue it.
+    """Return *response* with a priced usage and the name of its model, if an agent can continue it.
 
     Raises:
         BadResponseError: It cannot.
@@ -527,6 +527,8 @@ def _checked(call: PendingCall, response: Any, _streamed: bool) -> ModelResponse
             billed=True,
             usage=reply.usage,
         )
+    if reply.model is None:
+        reply = replace(reply, model=call.profile.name)
     if reply.usage is None:
         return reply
     # A model that reports only tokens has still made one call. Unreported amounts are not estimated.
