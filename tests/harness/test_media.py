@@ -5,7 +5,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
@@ -205,6 +205,11 @@ def test_list_of_texts_and_media_is_one_user_message() -> None:
 def test_prompt_of_messages_and_media_is_refused() -> None:
     with pytest.raises(InputError, match="which is one message"):
         ModelRequest.build([UserMessage(text="a"), PICTURE], {})  # type: ignore[list-item]
+
+
+def test_item_that_is_neither_text_nor_media_is_the_one_that_the_error_names() -> None:
+    with pytest.raises(InputError, match=r"cannot be PurePosixPath\('cat.png'\)"):
+        ModelRequest.build(["What is this?", PurePosixPath("cat.png")], {})  # type: ignore[list-item]
 
 
 def test_messages_with_media_survive_json() -> None:

@@ -196,15 +196,15 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
     messages: tuple[Any, ...] = tuple(items)
     if messages and all(map(is_content, messages)):
         return (UserMessage(content=messages),)
-    for message in messages:
-        if not _is_a(message, _KINDS):
-            raise INVALID_ARGUMENT(
-                argument="A message of the prompt",
-                value=message,
-                wanted='a text, a list of messages such as UserMessage(text="..."), or a list of texts and media, '
-                "which is one message",
-                known=names(kind.__name__ for kind in _KINDS),
-            )
+    unfit = [message for message in messages if not _is_a(message, _KINDS)]
+    if unfit:
+        raise INVALID_ARGUMENT(
+            argument="A message of the prompt",
+            value=next((item for item in unfit if not is_content(item)), unfit[0]),  # what fits neither kind of list
+            wanted='a text, a list of messages such as UserMessage(text="..."), or a list of texts and media, '
+            "which is one message",
+            known=names(kind.__name__ for kind in _KINDS),
+        )
     if not messages:
         raise INVALID_ARGUMENT(argument="The prompt", value=[], wanted="a text, or at least one message")
     check_conversation(messages)
