@@ -91,7 +91,8 @@ class GraphTool:
         policy: ToolPolicy | None = None,
         **options: Any,
     ) -> None:
-        name = check_name(graph.name if name is None else name, where=f"graph {graph.name!r} as a tool")
+        self.origin: Final = f"graph {graph.name!r} as a tool"
+        name = check_name(graph.name if name is None else name, where=self.origin)
         self._input = GraphInput(graph, input)
         self._graph = graph
         self._output = output

@@ -415,8 +415,9 @@ def test_two_handoffs_or_a_tool_and_a_handoff_of_one_name_are_refused():
         {"handoffs": [billing, billing]},
         {"handoffs": [billing], "tools": [counting([], "transfer_to_billing")]},
     ):
-        with pytest.raises(InputError, match="Two tools are named 'transfer_to_billing'"):
+        with pytest.raises(InputError, match="Two tools are named 'transfer_to_billing'") as caught:
             Agent(Model(), name="triage", **options)
+        assert "handoff to agent 'billing'" in caught.value.where
 
 
 def test_error_of_the_next_agent_has_the_whole_conversation():

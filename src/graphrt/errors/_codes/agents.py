@@ -163,5 +163,5 @@ NOBODY_TO_ASK = ErrorCode(
     "nobody-to-ask",
     InputError,
     "An agent outside of a graph has to ask a person{about}: {payload!r}.",
-    fix="{instead}, or run the agent in a node of a graph with a store: there the question becomes an interrupt.",
+    fix="{instead}, or run the agent in a node that takes ctx, on a thread: there the question becomes an interrupt.",
 )

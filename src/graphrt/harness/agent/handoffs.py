@@ -114,6 +114,7 @@ class HandoffTool:
     def __init__(self, handoff: Handoff, spec: ToolSpec, *, approval: bool) -> None:
         self.handoff: Final = handoff
         self.spec: Final = spec
+        self.origin: Final = f"handoff to agent {handoff.agent.name!r}"
         self.policy: Final = ToolPolicy(effect="idempotent", approval=approval)
 
     def check(self, arguments: Mapping[str, Any], /) -> Mapping[str, Any]:

@@ -33,7 +33,8 @@ class AgentTool:
         self, agent: Agent, name: str, description: str, *, approval: bool = False, timeout_s: float | None = None
     ) -> None:
         self.agent: Final = agent
-        check_name(name, where=f"agent {agent.name!r} as a tool")
+        self.origin: Final = f"agent {agent.name!r} as a tool"
+        check_name(name, where=self.origin)
         self.spec: Final = ToolSpec(name=name, description=description, parameters=_QUESTION)
         self.composed: Final = True
         """Its calls are made of model calls and tools that are recorded themselves; see `Composed`."""
