@@ -126,6 +126,7 @@ def test_without_a_route_the_run_fails() -> None:
     with pytest.raises(NodeError) as failed:
         g.compile().run({})
     assert failed.value.code == "design-rejected"
+    assert "3 attempts: [bad-spec-text] The manifest" in failed.value.what
 
 
 def test_accepted_design_can_be_kept() -> None:

@@ -267,4 +267,7 @@ def _as_data(problems: Sequence[Problem]) -> list[dict[str, str]]:
 
 
 def _told(problems: Sequence[Problem]) -> str:
-    return "; ".join(f"[{problem.code}] {problem.where}: {problem.message.rstrip('.')}" for problem in problems)
+    return "; ".join(
+        f"[{problem.code}] {problem.where and f'{problem.where}: '}{problem.message.rstrip('.')}"
+        for problem in problems
+    )
