@@ -70,6 +70,8 @@ runtime = Runtime(g.compile(), harness=Agent("openai/x"))
 
 below = GraphTool(g.compile(), description="Says it.", output=lambda state: state["said"], harness=MockHarness(["x"]))
 tools: list[Tool] = [below]
-Agent(ScriptedModel(["x"]), tools=[below, Agent(ScriptedModel(["x"])).as_tool("other", description="Says it.")])
+beside = Agent(ScriptedModel(["x"])).as_tool("other", description="Says it.")
+print(beside.spec.name, beside.policy.approval)
+Agent(ScriptedModel(["x"]), tools=[below, beside])
 spoken: AgentHarness = GraphHarness(g.compile(), input=lambda prompt: {"said": prompt}, output=lambda s: s["said"])
 Runtime(g.compile(), harness=spoken)

@@ -324,7 +324,7 @@ class Agent(Generic[OutputT_co]):
 
     def as_tool(
         self, name: str | None = None, *, description: str, approval: bool = False, timeout_s: float | None = None
-    ) -> AnyTool:
+    ) -> Tool:
         """Return this agent as a tool of another agent, which sends a question and reads the answer.
 
         Args:
