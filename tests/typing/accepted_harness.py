@@ -71,7 +71,7 @@ runtime = Runtime(g.compile(), harness=Agent("openai/x"))
 below = GraphTool(g.compile(), description="Says it.", output=lambda state: state["said"], harness=MockHarness(["x"]))
 tools: list[Tool] = [below]
 beside = Agent(ScriptedModel(["x"])).as_tool("other", description="Says it.")
-print(beside.spec.name, beside.policy.approval)
+assert_type(beside, Tool)
 Agent(ScriptedModel(["x"]), tools=[below, beside])
 spoken: AgentHarness = GraphHarness(g.compile(), input=lambda prompt: {"said": prompt}, output=lambda s: s["said"])
 Runtime(g.compile(), harness=spoken)
