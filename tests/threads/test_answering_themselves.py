@@ -10,7 +10,7 @@ import pytest
 from graphrt import START, UNSET, Context, Interrupt, Runtime
 from graphrt.errors import InputError, NodeError, QuestionExpiredError, UpdateError
 from graphrt.events import AnswerDiscarded, InterruptAnswered
-from graphrt.testing import VirtualClock
+from graphrt.testing import VirtualClock, drive_due
 
 from .support import World, ask, ask_once, builder, fan, line, note, refused
 
@@ -238,6 +238,19 @@ def test_waiting_for_a_signal_times_out(world: World, clock: VirtualClock, defau
     runtime.signal("t", "paid", "late")
 
     assert runtime.drive("t").state["notes"] == [seen, "late"]
+
+
+def test_thread_is_due_when_its_wait_for_a_signal_has_timed_out(world: World, clock: VirtualClock) -> None:
+    """Workers find it; the question is in no inbox, because no person answers it."""
+    runtime = world.runtime(
+        line(("q", lambda state, ctx: {"notes": [ctx.receive("paid", timeout_s=60, default="late")]}))
+    )
+    runtime.run({"notes": []}, thread="t")
+    assert (runtime.due(), runtime.inbox()) == ((), ())
+    clock.advance(60)
+
+    assert drive_due(runtime)["t"].state["notes"] == ["late"]
+    assert runtime.store.questions("t") == []
 
 
 def test_signal_that_arrived_before_the_thread_continues_is_received(world: World, clock: VirtualClock) -> None:

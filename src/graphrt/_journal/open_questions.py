@@ -43,14 +43,18 @@ def labels_after(logged: Sequence[Logged]) -> Labels | None:
 def open_questions(engine: Engine, status: str) -> list[OpenInterrupt]:
     """Return the questions to list: those that a person, a timer or a child thread answers, and tasks of queues.
 
-    A thread that waits for a signal becomes due through its mail, and is not listed. A cancelled thread lists nothing,
-    because `retry` asks again. A failed or completed thread lists no tasks, because workers only run tasks of running
-    and paused threads.
+    A thread that waits for a signal becomes due through its mail, so the question is listed only for its timeout. A
+    cancelled thread lists nothing, because `retry` asks again. A failed or completed thread lists no tasks, because
+    workers only run tasks of running and paused threads.
     """
     if status == "cancelled":
         return []
-    hidden = (SIGNAL,) if status in ("running", "interrupted") else (SIGNAL, TASK)
-    return [question for question in engine.open_interrupts() if question.kind not in hidden]
+    tasks = status in ("running", "interrupted")
+    return [
+        question
+        for question in engine.open_interrupts()
+        if (tasks or question.kind != TASK) and (question.kind != SIGNAL or question.expires_at is not None)
+    ]
 
 
 def listed(

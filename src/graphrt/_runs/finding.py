@@ -14,7 +14,7 @@ from typing import Any
 
 from graphrt import events
 from graphrt._engine import emit_events
-from graphrt._engine.open_interrupt import TASK, THREAD, TIMER
+from graphrt._engine.open_interrupt import NOT_FOR_PEOPLE
 from graphrt._engine.questions import local_id
 from graphrt._journal.leases import give_back, take
 from graphrt._journal.open_questions import asked, labels_after, listed
@@ -77,8 +77,8 @@ def wanted_threads(
 def wanted_questions(kind: Any, tenant: Any, tags: Any, graph: Any, node: Any) -> QuestionFilter:
     """Return the checked filters of the inbox. A filter that is None or has no tags matches every question.
 
-    Questions that no person can answer (timers, ends of child threads, queued tasks) are listed only if *kind* names
-    their kind.
+    Questions that no person can answer (timers, signals, ends of child threads, queued tasks) are listed only if *kind*
+    names their kind.
 
     Raises:
         InputError: One of them is not valid.
@@ -88,9 +88,7 @@ def wanted_questions(kind: Any, tenant: Any, tags: Any, graph: Any, node: Any) -
     tag_set = checked_tags("tags", tags)
     if tenant is not None:
         check_tenant(tenant)
-    # Questions answered by signals need no special case: the index never has them.
-    hidden = frozenset({TIMER, THREAD, TASK})
-    return QuestionFilter(kind=kind, tenant=tenant, tags=tag_set, graph=graph, node=node, without=hidden)
+    return QuestionFilter(kind=kind, tenant=tenant, tags=tag_set, graph=graph, node=node, without=NOT_FOR_PEOPLE)
 
 
 def threads(config: RunConfig, wanted: ThreadFilter, *, after: str | None, limit: int | None) -> tuple[ThreadInfo, ...]:

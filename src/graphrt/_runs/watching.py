@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, Final, TypeAlias
 from weakref import WeakSet
 
-from graphrt._engine.open_interrupt import TASK, THREAD, TIMER
+from graphrt._engine.open_interrupt import SIGNAL, TASK, THREAD, TIMER
 from graphrt._runs.answers import moment_text
 from graphrt._runs.arguments import check_number
 from graphrt._runs.loading import the_store
@@ -98,7 +98,7 @@ def waits_for(store: Store, head: Head) -> str:
     """
     if head.status != "interrupted" or "labels" not in store.offers:
         return ""
-    questions = store.questions(head.thread)
+    questions = [question for question in store.questions(head.thread) if question.kind != SIGNAL]  # listed or not
     times = [
         question.expires_at for question in questions if question.kind == TIMER and question.expires_at is not None
     ]
