@@ -310,6 +310,23 @@ def test_times_of_the_thread_are_preserved(sqlite, folder):
     assert (here.created_at, here.updated_at) == (there.created_at, there.updated_at)
 
 
+def test_thread_imported_under_another_id_was_last_written_by_the_entry_that_names_it(folder):
+    """Otherwise the list would name an earlier time than the journal, which verify() reports as damage."""
+    now = 1_000.0
+    with MemoryStore() as store:
+        copies = runtime(store, clock=lambda: now)
+        copies.update("paused", {"topic": "tea"})
+        now += 60
+        copies.update("paused", {"topic": "coffee"})
+        copies.export_thread("paused", folder / "paused.grt")
+        now += 60
+        copies.import_thread(folder / "paused.grt", thread="other")
+        head = store.head("other")
+
+        assert (head.created_at, head.updated_at) == (1_000.0, 1_120.0)
+        assert store.verify().findings == ()
+
+
 def test_id_in_a_file_is_validated_like_any_other(sqlite):
     from graphrt.stores import _archive
 

@@ -74,7 +74,7 @@ def named(
         seal = _sealed(last, str(meta["chained"]), body.lines, at, keys, adopt=adopt, seed=seed)
     record = Record(last.seq + 1, 1, payload, seal)
     return whole._replace(
-        head=whole.head._replace(seq=record.seq),
+        head=whole.head._replace(seq=record.seq, updated_at=at),
         meta=to_json({**meta, "name": to}, fallback=repr),
         records=[*whole.records, record],
     )

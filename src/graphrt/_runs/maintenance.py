@@ -273,7 +273,7 @@ def copied(config: RunConfig, thread: str, to: str | None) -> str:
     try:
         if claim.head.seq:  # the claim did not create it
             raise THREAD_EXISTS(thread=target)
-        write_claimed(store, claim, lambda: copy, lambda: some_blobs(store, loaded, blobs), at=at)  # releases it
+        write_claimed(store, claim, lambda: copy, lambda: some_blobs(store, loaded, blobs))  # releases it
     except BaseException:
         leases.give_back(store, claim)  # later, if the store fails now; else the id would stay taken
         raise

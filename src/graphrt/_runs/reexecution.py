@@ -130,12 +130,11 @@ def _copy(store: Store, to: Store, thread: str, upto: int, *, status: Status) ->
         name for body in (*(record.body for record in records_before), *snapshots.values()) for name in blob_names(body)
     }
     meta = {**read_meta(loaded.meta, thread), "chained": None}
-    at = head.updated_at
     # 0: there has been no claim yet. The empty list in `Whole`: nothing is staged.
-    first = Head(thread, upto, 0, status, head.graph, head.created_at, at, owned=False, first=head.first)
+    first = Head(thread, upto, 0, status, head.graph, head.created_at, head.updated_at, owned=False, first=head.first)
     records = [Record(record.seq, record.count, record.body) for record in records_before]  # without their seals
     whole = Whole(first, to_json(meta), [], snapshots, records)
-    write_thread(to, thread, lambda: whole, lambda: [store.blobs(thread, named)], made_at=head.created_at, at=at)
+    write_thread(to, thread, lambda: whole, lambda: [store.blobs(thread, named)], made_at=head.created_at)
 
 
 def _verbs(log: Sequence[Entry], thread: str, status: Status) -> Iterator[_Verb]:

@@ -89,7 +89,6 @@ def restore(
             lambda: copy,
             lambda: ({name: body} for name, body in read.blobs.items()),
             made_at=thread_data.head.created_at,
-            at=thread_data.head.updated_at,
         )
     return report
 

@@ -65,7 +65,6 @@ def write_thread(
     blobs: Callable[[], Iterable[Mapping[str, bytes]]],
     *,
     made_at: float,
-    at: float,
 ) -> None:
     """Write a thread under the id *to*, and remove it again on failure.
 
@@ -77,13 +76,12 @@ def write_thread(
         read: Returns the data to write. Called once, after *to* was claimed.
         blobs: Returns the blobs by name, in groups that are each written in one commit. Called after *read*.
         made_at: Creation time of *to*, in seconds since the epoch.
-        at: Time of its last commit, in seconds since the epoch.
 
     Raises:
         InputError: *to* exists (`thread-exists`).
         StoreError: The store failed. If *to* could not be removed either, a note on the error reports it.
     """
-    write_claimed(store, _claim_new(store, to, made_at), read, blobs, at=at)
+    write_claimed(store, _claim_new(store, to, made_at), read, blobs)
 
 
 def write_claimed(
@@ -91,8 +89,6 @@ def write_claimed(
     claim: Claim,
     read: Callable[[], Whole],
     blobs: Callable[[], Iterable[Mapping[str, bytes]]],
-    *,
-    at: float,
 ) -> None:
     """Write the thread that was claimed by *claim*, which created it, and release it; see `write_thread`.
 
@@ -103,6 +99,7 @@ def write_claimed(
     is_visible = False  # whether readers may see the thread
     try:
         source = read()
+        at = source.head.updated_at
         records, snapshots = list(source.records), dict(source.snapshots)
         end, pruned = source.head.seq, source.head.first - 1  # number of the last entry, and of the last pruned one
         for body in blobs():

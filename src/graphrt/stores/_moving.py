@@ -150,7 +150,7 @@ def import_thread(
             file.seek(0)
             return _blobs(archive.frames(file))
 
-        write_thread(store, to, read, blobs, made_at=head.created_at, at=head.updated_at)
+        write_thread(store, to, read, blobs, made_at=head.created_at)
     return to
 
 
