@@ -163,6 +163,19 @@ def test_read_only_session_is_read_only_and_still_reads(url, store):
     assert caught.value.code == "store-read-only"
 
 
+def test_claim_whose_commit_was_refused_is_released_without_a_write(url, store):
+    """Otherwise a role that may only read could not read the thread again after a refused write."""
+    store.release(started(store))
+
+    with PostgresStore(postgres_server.with_options(url, options="-c default_transaction_read_only=on")) as reader:
+        claim = reader.claim("t", create=False, lease_s=5.0, at=AT)
+        with pytest.raises(StoreError):
+            reader.commit(claim, Commit(1, AT, [entry(2)]))
+        reader.release(claim)
+
+        assert reader.head("t").seq == 1
+
+
 # -------------------------------------------------------------------------------------------------------- the schema
 
 

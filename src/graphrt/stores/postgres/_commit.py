@@ -47,7 +47,7 @@ class Writing:
         self._link: Final = link
         self._seq: Final = _checks.check_commit(commit, claim.thread)
         self.commit: Final = commit
-        self._token: Final = token
+        self.token: Final = token
         self._empties: Final = commit.release and self._seq == 0
         """Whether the commit releases a thread without entries, which is then deleted with all its parts."""
         # The statement keeps such a claim, and `free` ends it by deleting the thread.
@@ -123,7 +123,7 @@ class Writing:
         if text is None:
             text = _texts[shape] = _statements.commit_text(shape)
         # Parameters in the order of the text: the row's columns, the changes, the conditions, then the parts.
-        values = [self._seq, self.commit.at, self._token, *values, claim.no, claim.epoch, self.commit.expected]
+        values = [self._seq, self.commit.at, self.token, *values, claim.no, claim.epoch, self.commit.expected]
         values.append(claim.fence)
         for part in parts:
             values += part.values
@@ -145,16 +145,16 @@ class Writing:
         text = _texts.get(shape)
         if text is None:
             text = _texts[shape] = _statements.first_text(shape[1:], new=is_new)
-        claim.tokens.add(self._token)
+        claim.tokens.add(self.token)
         self._named = (pid, start)
         if is_new:
-            leading_values = [claim.thread, self._seq, commit.at, self._token, head.created_at, claim.epoch, owner.text]
+            leading_values = [claim.thread, self._seq, commit.at, self.token, head.created_at, claim.epoch, owner.text]
             values = [*leading_values, pid, start, *values]
             if commit.expected:
                 return False
         else:
             ours = list({*owner.doubtful.get(claim.thread, ()), *claim.tokens})
-            values = [self._seq, commit.at, self._token, *values, owner.text, pid, start]
+            values = [self._seq, commit.at, self.token, *values, owner.text, pid, start]
             values += [claim.no, claim.epoch - 1, commit.expected, ours]
         for part in parts:
             values += part.values
@@ -180,7 +180,7 @@ class Writing:
         if row is None:
             return self._empties and bool(self.claim.no)
         no, token, epoch, _, _, body = row
-        if token != self._token and (last is None or body != last.body or epoch != self.claim.epoch):
+        if token != self.token and (last is None or body != last.body or epoch != self.claim.epoch):
             return False
         self.claim.no = no
         return True
@@ -198,7 +198,7 @@ class Writing:
         token, self.claim.fence, _, body = row  # the third is the thread's last entry
         # A caller that repeats a commit of unknown outcome creates a new `Writing` with another token, so the last
         # record is recognised by its body.
-        return bool(token == self._token or (last is not None and body == last.body))
+        return bool(token == self.token or (last is not None and body == last.body))
 
     def _refuse(self, connection: Connection) -> None:
         """Raise the reason why the thread's row does not meet the conditions.

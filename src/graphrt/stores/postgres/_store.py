@@ -215,6 +215,8 @@ class PostgresStore(StoreVerbs):
             claim.unsure = error.known == unknown
             if claim.unsure and not claim.is_stored:
                 self._owner.doubtful.setdefault(claim.thread, set()).update(claim.tokens)
+            if not claim.unsure:  # nothing was stored, so nothing has to be released
+                claim.tokens.discard(writing.token)
             raise
         claim.unsure = False
         writing.stored()
