@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+
 __all__ = ["Migration"]
 
 
@@ -33,6 +35,17 @@ class Migration:
     """Maps the old name of each renamed node to the new one. Pending tasks of the old node move to the new one."""
     name: str = "migration"
     """Name of the migration in its journal entry, `ThreadMigrated`."""
+
+    def __post_init__(self) -> None:
+        """Check that `source` is a text.
+
+        Raises:
+            InputError: It is not (`input`).
+        """
+        source: Any = self.source
+        if not isinstance(source, str):
+            wanted = "the `fingerprint` of the older graph, or its first 8 digits or more"
+            raise INVALID_ARGUMENT(argument="source= of a Migration", value=source, wanted=wanted)
 
     def matches(self, fingerprint: str) -> bool:
         """Return whether *fingerprint* begins with `source`. A `source` of fewer than 8 digits matches nothing."""

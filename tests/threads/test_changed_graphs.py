@@ -310,6 +310,12 @@ def test_migration_that_fails_changes_nothing(world, values, words):
     assert world.runtime(graph).resume("t", "yes").status == "completed"
 
 
+def test_source_of_a_migration_is_a_text():
+    """Otherwise each thread that it is compared with would be reported as damaged."""
+    with pytest.raises(InputError, match="source= of a Migration"):
+        Migration(source=3)
+
+
 @pytest.mark.parametrize("source", ["", "abc", "zzzzzzzzzzzz"])
 def test_migration_for_another_graph_does_not_apply(world, source):
     paused(world)
