@@ -41,6 +41,8 @@ def test_invalid_selections_are_refused_without_a_change() -> None:
         with pytest.raises(InputError) as caught:
             runtime.erase(PERSON, threads=["nobody"])
         assert caught.value.code == "unknown-thread"
+        with pytest.raises(InputError, match="threads= of erase"):
+            runtime.erase(PERSON, threads="t")
         with pytest.raises(InputError):
             runtime.erase(("nobody", "name"))
 

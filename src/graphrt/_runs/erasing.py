@@ -29,6 +29,7 @@ from graphrt._runs.loading import folded, the_store
 from graphrt._runs.relisting import relisted
 from graphrt._runs.run_config import RunConfig
 from graphrt.errors import AuditError, ConflictError, GraphrtError, InputError, StoreError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.erasing import BAD_ERASURE, NO_SUCH_FIELD, PREDICATE_FAILED, STILL_NEEDED
 from graphrt.errors._codes.threads import CONFLICT
 from graphrt.events import ValuesErased
@@ -72,6 +73,8 @@ def erase(
     store = the_store(config)
     store.require("erasure")
     choice = _Choice(config, where)
+    if isinstance(threads, str):  # an iterable of str too
+        raise INVALID_ARGUMENT(argument="threads= of erase()", value=threads, wanted="a list of ids, or None for all")
     wanted = None if threads is None else [check_id(thread) for thread in threads]
     work = _Erasing(config, store, choice, reason, config.user if by is None else by, dry_run=dry_run, force=force)
     for thread in choice.threads(store, wanted):
