@@ -89,7 +89,8 @@ class FieldWrite:
     def __str__(self) -> str:
         source = f"task {self.task}" if self.kind == "task" else self.kind
         user_text = f" by {self.user}" if self.user else ""
-        text = f"entry {self.seq}, {source}{user_text}: {self.field} = {self.value!r}"
+        value_text = "" if self.kind == "pruned" else f" = {self.value!r}"  # a pruned entry leaves no value
+        text = f"entry {self.seq}, {source}{user_text}: {self.field}{value_text}"
         return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
 
 
