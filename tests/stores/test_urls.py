@@ -54,6 +54,7 @@ def test_sqlite_url_takes_known_options(tmp_path):
         ("", "no scheme"),
         ("sqlite:runs.db", "sqlite:///runs.db"),
         ("sqlite://runs.db", "sqlite:///runs.db"),
+        ("sqlite:///", "it names no file"),
         ("sqlite:///x.db?mode=ro", "no option 'mode'"),
         ("sqlite:///x.db?busy_timeout_s=soon", "is not a number"),
         ("memory:named", "no name"),

@@ -103,12 +103,12 @@ def _sqlite(rest: str) -> Store:
     from graphrt.stores.sqlite import SqliteStore
 
     path, _, query = rest.partition("?")
-    if not path.startswith("///"):
+    if not path.startswith("///") or path == "///":
         raise UNKNOWN_STORE(
             what=repr("sqlite:" + path[:80]),
             problem="it names no file: three slashes come before a relative path, four begin an absolute one",
             examples=_EXAMPLES,
-            guess="sqlite:///" + path.lstrip("/")[:80],
+            guess=f"sqlite:///{name[:80]}" if (name := path.lstrip("/")) else "",
         )
     options: dict[str, Any] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
