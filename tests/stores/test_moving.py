@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import os
 import stat
@@ -151,6 +152,19 @@ def test_invalid_path_is_refused(sqlite, path):
         with pytest.raises(InputError) as caught:
             call()
         assert caught.value.code == "bad-path"
+
+
+def test_file_that_cannot_be_written_is_named_and_leaves_nothing(sqlite, folder, monkeypatch):
+    def full(_handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(InputError, match="No space left") as caught:
+        sqlite.export_thread("done", folder / "done.grt")
+
+    assert caught.value.code == "bad-path"
+    assert "done.grt" in str(caught.value)
+    assert list(folder.iterdir()) == []
 
 
 def test_bytes_instead_of_a_path_are_not_shown(sqlite):

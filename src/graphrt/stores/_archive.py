@@ -45,6 +45,7 @@ from graphrt.errors import InputError
 from graphrt.errors._codes.stores import (
     BAD_ARCHIVE,
     CANNOT_OPEN_FILE,
+    CANNOT_WRITE_FILE,
     FILE_NOT_OPEN,
     NO_FOLDER,
     PATH_EXISTS,
@@ -246,11 +247,20 @@ def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
         The absolute path of the file.
 
     Raises:
-        InputError: There is something at *path* already (`path-exists`), or it cannot be the path of a file
-            (`bad-path`).
+        InputError: There is something at *path* already (`path-exists`), it cannot be the path of a file, or the file
+            cannot be written (`bad-path`).
     """
     target = Path(checked_path(path)).absolute()
     _refuse_present(target)
+    try:
+        _write_new(target, write)
+    except OSError as error:  # the disk is full, or the folder is not writable
+        raise CANNOT_WRITE_FILE(file=str(target), reason=error.strerror or str(error)) from error
+    return str(target)
+
+
+def _write_new(target: Path, write: Callable[[str], None]) -> None:
+    """Create the file *target*; see `write_new`."""
     handle, temp_path = tempfile.mkstemp(prefix=f".{target.name[:100]}-", dir=_folder(target))  # created with mode 0600
     os.close(handle)
     try:
@@ -269,7 +279,6 @@ def write_new(path: str | PathLike[str], write: Callable[[str], None]) -> str:
     finally:
         with suppress(OSError):  # a link leaves the temporary name behind; after a rename it is gone
             Path(temp_path).unlink()
-    return str(target)
 
 
 def check_open(file: Any, purpose: Literal["reading", "writing"]) -> None:

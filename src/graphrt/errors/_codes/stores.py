@@ -64,6 +64,9 @@ CANNOT_OPEN_FILE = BAD_PATH.variant(
     "The file {file!r} cannot be opened: {reason}.",
     fix="Pass what export_thread() wrote, and make sure that this user may read it.",
 )
+CANNOT_WRITE_FILE = BAD_PATH.variant(
+    "The file {file!r} cannot be written: {reason}.", fix="Free some space, or pass a path that this user may write."
+)
 
 PATH_EXISTS = ErrorCode(
     "path-exists",
