@@ -78,6 +78,22 @@ def test_recall_shows_the_best_matches_or_reports_none() -> None:
         assert runtime.run({}, thread="two").state.get("answer") == "drink: black tea"
 
 
+@pytest.mark.parametrize(
+    ("namespace", "options", "words"),
+    [
+        ("", {}, "not a namespace"),
+        (None, {}, "namespace="),
+        ("customers", {"limit": 0}, "limit="),
+        ("customers", {"expires_s": -1}, "expires_s="),
+    ],
+)
+def test_invalid_arguments_are_refused_before_a_model_uses_the_tools(
+    namespace: Any, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        memory_tools(namespace, **options)
+
+
 def test_tool_outside_a_node_has_no_memory() -> None:
     remember, _ = memory_tools("customers/42")
     context = ToolContext(call=ToolCall(id="1", name="remember", arguments={}))

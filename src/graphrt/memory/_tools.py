@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from graphrt._ambient import running_context
-from graphrt._drivers.task_memory import Memory
+from graphrt._drivers.task_memory import Memory, search_filter
+from graphrt.commands import check_expiry
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.memory import TOOL_WITHOUT_MEMORY
 from graphrt.harness.tools.function import tool
 from graphrt.harness.tools.protocol import Tool, ToolContext
+from graphrt.stores.ids import check_namespace
 
 
 def memory_tools(
@@ -30,7 +33,20 @@ def memory_tools(
         reads: Fields of the graph's state that the function reads, as for `@tool`.
         limit: Maximum number of items that a recall shows to the model.
         expires_s: Seconds after which facts expire; None keeps them.
+
+    Raises:
+        InputError: An argument is invalid.
     """
+    if isinstance(namespace, str):
+        check_namespace(namespace, bare=True)
+    elif not callable(namespace):  # pyright: ignore[reportUnnecessaryComparison]  # callers need not be typed
+        raise INVALID_ARGUMENT(
+            argument="namespace= of memory_tools()",
+            value=namespace,
+            wanted="a namespace such as 'customers/42', or a function that returns it",
+        )
+    search_filter("", "", limit, bare=True)  # now, because the model would be told of a wrong limit, and nobody else
+    check_expiry(expires_s, "expires_s= of memory_tools()")
 
     def place(context: ToolContext) -> str:
         return namespace if isinstance(namespace, str) else namespace(context)
