@@ -158,6 +158,6 @@ def expiry(expires_s: float | None, expires_at: Any) -> float | None:
         return None
     if expires_s is not None:
         raise ARGUMENTS_EXCLUDE_EACH_OTHER(
-            argument="expires_s= of a question", other="expires_at=", superfluous="one of them", boundary=True
+            argument="expires_s=", other="expires_at=", superfluous="one of them", boundary=True
         )
     return moment_s("expires_at", expires_at)

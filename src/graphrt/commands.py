@@ -340,7 +340,7 @@ def check_expiry(expires_s: Any, argument: str = "expires_s= of a question") -> 
     raise INVALID_ARGUMENT(
         argument=argument,
         value=expires_s,
-        wanted="a number of seconds above 0, or None to wait for ever",
+        wanted="a number of seconds above 0, or None for no limit",
         boundary=True,
     )
 

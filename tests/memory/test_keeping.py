@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import typing_extensions as te
 from tests.patience import eventually
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
-from graphrt.errors import GraphrtError, InputError
+from graphrt.errors import GraphrtError, InputError, StoreError
 from graphrt.stores import EncryptedStore, MemoryStore, SqliteStore, TenantStore
 from graphrt.testing import conformance
 from graphrt.workers import Retention, Worker
@@ -116,6 +118,48 @@ def test_encrypted_store_reveals_neither_values_nor_words(tmp_path: Path) -> Non
         assert refused.value.code == "export-decrypted"
         assert runtime.memory.export(io.BytesIO(), decrypted=True) == 1
     assert files_with(tmp_path, PERSON) == files_with(tmp_path, "lovelace") == []
+
+
+@pytest.mark.needs("cryptography")
+def test_encrypted_store_keeps_values_of_every_size_that_other_stores_keep() -> None:
+    """Words and vector, which are sealed with a value, do not count as a part of it."""
+    text = " ".join(f"word{number}" for number in range(6_700))
+    with Runtime(graph(), store=EncryptedStore(MemoryStore(), {"k": bytes(range(32))})) as runtime:
+        runtime.memory.put("notes", "k", text)
+        assert runtime.run({"note": text[:100]}, thread="t").status == "completed"
+        with pytest.raises(InputError, match="65,537 bytes"):
+            runtime.memory.put("notes", "k", "x" * 65_535)
+
+        assert [item.value for item in runtime.memory.search("notes", "word1000")] == [text]
+
+
+@pytest.mark.needs("cryptography")
+def test_item_that_is_read_without_keys_or_with_wrong_ones_names_the_reason() -> None:
+    store = MemoryStore()
+    Runtime(graph(), store=EncryptedStore(store, {"k": bytes(range(32))})).memory.put("notes", "k", PERSON)
+    memory = Runtime(graph(), store=store).memory
+    for read in (lambda: memory.get("notes", "k"), memory.search, lambda: memory.export(io.BytesIO())):
+        with pytest.raises(StoreError, match="The memory is encrypted") as refused:
+            read()
+        assert refused.value.code == "missing-key"
+
+    wrong = Runtime(graph(), store=EncryptedStore(store, {"k": bytes(range(1, 33))})).memory
+    with pytest.raises(StoreError, match="Where: namespace 'notes' of the memory, key 'k'") as refused:
+        wrong.get("notes", "k")
+    assert (refused.value.code, refused.value.thread) == ("store-damaged", None)
+
+
+def test_failed_write_to_the_memory_names_no_thread(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "runs.db", busy_timeout_s=0.01) as store:
+        memory = Runtime(graph(), store=store).memory
+        memory.put("notes", "k", 1)
+        with closing(sqlite3.connect(tmp_path / "runs.db")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError) as refused:
+                memory.put("notes", "k", 2)
+
+    assert refused.value.code == "store-busy"
+    assert "thread ''" not in str(refused.value)
 
 
 def test_worker_with_retention_deletes_expired_items() -> None:

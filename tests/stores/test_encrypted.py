@@ -245,6 +245,19 @@ def test_invalid_key_is_refused_and_not_shown(plain, keys, code):
     assert not any(repr(secret) in told or str(secret) in told for secret in keys.values())
 
 
+@pytest.mark.parametrize("keys", [[b"k" * 32], b"k" * 32, "k" * 32])
+def test_keys_that_are_not_a_mapping_are_refused(plain, keys):
+    with pytest.raises(InputError, match="not a mapping"):
+        EncryptedStore(plain, keys)
+
+
+def test_url_instead_of_a_store_is_refused_and_not_shown():
+    with pytest.raises(InputError, match="store= cannot be <class 'str'>") as caught:
+        EncryptedStore("postgresql://user:sesame@localhost/runs", KEYS)
+
+    assert "sesame" not in str(caught.value)
+
+
 @pytest.mark.parametrize("wrong", ["k9", ""])
 def test_unknown_key_cannot_be_current(plain, wrong):
     with pytest.raises(InputError):

@@ -29,6 +29,7 @@ from graphrt._engine.task_writes import Spot
 from graphrt._journal.memory_writes import text_in, words_in
 from graphrt._plan.fields import own
 from graphrt.commands import check_expiry
+from graphrt.errors import StoreError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.memory import GRAPH_TOOL_WITHOUT_MEMORY, NO_MEMORY
 from graphrt.stores._memory_items import LONGEST_SEARCH, check_key, check_size, score, words_of
@@ -427,7 +428,18 @@ def search_filter(namespace: Any, query: Any, limit: Any, *, bare: bool) -> Memo
 
 
 def recorded(item: StoredItem, codec: Codec) -> dict[str, Any]:
-    """Return an item of the store as plain data for an effect's record: its value decoded, without its vector."""
+    """Return an item of the store as plain data for an effect's record: its value decoded, without its vector.
+
+    Raises:
+        StoreError: It is damaged (`damaged-value`), or encrypted (`missing-key`).
+    """
     fields = item._asdict()
     del fields["vector"]
-    return {"value": codec.load(fields.pop("body")), **fields}
+    try:
+        value = codec.load(fields.pop("body"))
+    except StoreError:
+        from graphrt.stores._sealing import refuse_sealed  # imported late: it loads OpenSSL
+
+        refuse_sealed(item.body, None)  # an encrypted body is not damaged
+        raise
+    return {"value": value, **fields}

@@ -238,11 +238,16 @@ class SharedMemory:
         Raises:
             InputError: *to* exists (`path-exists`) or cannot be written (`bad-path`), or the store encrypts
                 (`export-decrypted`).
+            StoreError: The memory is encrypted, and the store was opened without its keys (`missing-key`).
         """
         scope = check_namespace(namespace, scope=True)
+        from graphrt.stores._sealing import refuse_sealed  # imported late: it loads OpenSSL
+
         if self._store.encrypted and decrypted is not True:
             raise EXPORT_DECRYPTED(what="The memory")
         items = self._store.query(MemoryFilter(now=self._config.clock(), namespace=scope))
+        for item in items:
+            refuse_sealed(item.body, None)
         rows = (
             item._asdict() | {"body": item.body.decode(), "score": None, "vector": _text_of(item.vector)}
             for item in items
@@ -389,4 +394,4 @@ def _check_form(line: bytes) -> None:
     if newer:
         raise STORE_NEWER(part="The exported memory", version=version, form=current)
     if form != FORM:
-        raise BAD_ARCHIVE(why=f"Its first line does not say {FORM!r}.", fix="Give what memory.export() wrote.")
+        raise BAD_ARCHIVE(why=f"Its first line does not say {FORM!r}.", fix="Pass what memory.export() wrote.")

@@ -59,7 +59,7 @@ def parts(known: Mapping[str, Any]) -> list[str]:
         texts.append(f"argument {brief(arg)}")
     if (model := known.get("model")) is not None:
         texts.append(f"model {model!r}")
-    if (thread := known.get("thread")) is not None:
+    if thread := known.get("thread"):  # empty for a write to the memory, which has no thread
         texts.append(f"thread {thread!r}")
     if (run := known.get("run_id")) is not None:
         texts.append(f"run {run}")

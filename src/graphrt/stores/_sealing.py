@@ -27,7 +27,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
-from graphrt.errors import StoreError, names
+from graphrt.errors import StoreError, a_type, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT, MISSING_PACKAGE, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.stores import (
     BAD_KEY,
@@ -127,22 +127,27 @@ class Keyring:
                 (`store-newer`), a key that it needs was not given (`missing-key`), or it was changed or moved
                 (`store-damaged`).
         """
-        where = f"thread {thread!r}, {kind}{'' if place == '' else f' {place!r}'}"  # meta has the place ""
+        owner: str | None  # the thread of an error; the memory belongs to none
+        if kind == "memory":
+            where, owner = f"namespace {thread!r} of the memory, key {place!r}", None
+        else:
+            # Meta has the place "".
+            where, owner = f"thread {thread!r}, {kind}{'' if place == '' else f' {place!r}'}", thread
         # A plain body is refused: otherwise an attacker with write access could replace sealed bodies by plain ones.
         form = sealed[len(_MAGIC) : len(_MAGIC) + 1]
         if not sealed.startswith(_MAGIC) or form < FORM:
-            raise NOT_ENCRYPTED(thread=thread, where=where)
+            raise NOT_ENCRYPTED(thread=owner, where=where)
         if form > FORM:
             raise STORE_NEWER(
-                part="An encrypted body", version=form.decode("latin-1"), form=FORM.decode(), thread=thread, where=where
+                part="An encrypted body", version=form.decode("latin-1"), form=FORM.decode(), thread=owner, where=where
             )
         at = len(_MAGIC) + 2  # the id of the key is from here to `end`, after one byte with its length
         end = at + sealed[at - 1] if len(sealed) >= at else at
         if len(sealed) < end + _MARK + _NONCE + _TAG:
-            raise _damaged(where, thread)
+            raise _damaged(where, owner)
         key = sealed[at:end].decode("ascii", "replace")
         if key not in self._keys:
-            raise MISSING_KEY(key=repr(key[:64]), ids=self.ids, thread=thread, where=where)
+            raise MISSING_KEY(key=repr(key[:64]), ids=self.ids, thread=owner, where=where)
         header, body = sealed[: end + _MARK], sealed[end + _MARK :]
         invalid = import_module("cryptography.exceptions").InvalidTag
         # A wrong tag is reported below, outside of the `except` block: InvalidTag has no text to show as context.
@@ -156,11 +161,9 @@ class Keyring:
             # The header ends with the mark of the key that named the blobs. Without that key, blobs could not be found
             # by their names, and would look as if they were missing.
             if header[end:] not in self._marks:
-                raise MISSING_KEY(
-                    key="that derives the names of large values", ids=self.ids, thread=thread, where=where
-                )
+                raise MISSING_KEY(key="that derives the names of large values", ids=self.ids, thread=owner, where=where)
             return opened
-        raise _damaged(where, thread)
+        raise _damaged(where, owner)
 
     def name(self, thread: str, name: str) -> str:
         """Return the name under which the blob *name* of *thread* is stored now: an HMAC with the current key."""
@@ -172,14 +175,19 @@ class Keyring:
         return [hmac.digest(naming, message, "sha256").hex() for naming in self._naming]
 
 
-def refuse_sealed(body: bytes, thread: str) -> None:
+def refuse_sealed(body: bytes, thread: str | None) -> None:
     """Check that *body*, which was read without keys, is not encrypted. An export would lack the blobs of the thread.
+
+    Args:
+        body: A body of a thread, or an item of the memory.
+        thread: The thread; None for the memory.
 
     Raises:
         StoreError: It is encrypted (`missing-key`).
     """
     if body.startswith(_MAGIC):
-        raise OPENED_WITHOUT_KEYS(thread=thread)
+        what = "The memory" if thread is None else f"Thread {thread!r}"
+        raise OPENED_WITHOUT_KEYS(what=what, thread=thread)
 
 
 def _check(keys: Mapping[str, bytes]) -> None:
@@ -190,6 +198,8 @@ def _check(keys: Mapping[str, bytes]) -> None:
     """
     if not keys:
         raise BAD_KEY(what="An encrypted store", problem="needs a key")
+    if not isinstance(keys, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
+        raise BAD_KEY(what="keys=", problem=f"is {a_type(keys)}, not a mapping of ids to keys")
     for key, secret in keys.items():
         if not _is_id(key):
             raise INVALID_ARGUMENT(
@@ -253,6 +263,6 @@ def _aes() -> Any:
         ) from error
 
 
-def _damaged(where: str, thread: str) -> StoreError:
+def _damaged(where: str, thread: str | None) -> StoreError:
     """Return the error for a body that is too short, was changed, or was moved to another place."""
     return ENCRYPTED_BODY_DAMAGED(thread=thread, where=where)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import typing_extensions as te
 
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.stores import _checks
-from graphrt.stores._memory_items import checked_writes, found_in
+from graphrt.stores._memory_items import SealedWrite, checked_writes, found_in
 from graphrt.stores.filters import Filter, MailFilter, MemoryFilter, NamespaceFilter, QuestionFilter
 from graphrt.stores.ids import check_namespace
 from graphrt.stores.protocol import Store
@@ -81,9 +82,16 @@ class StoreWrapper(StoreVerbs):
     Args:
         store: The store that does the work.
         bodies: How bodies are converted; None leaves them unchanged.
+
+    Raises:
+        InputError: *store* is not a store (`input`).
     """
 
     def __init__(self, store: Store, *, bodies: Bodies | None = None) -> None:
+        if not isinstance(store, Store):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
+            raise INVALID_ARGUMENT(  # only its type is shown: stores and their URLs hold credentials
+                argument="store=", value=type(store), wanted='a store, such as open_store("sqlite:///runs.db")'
+            )
         self.store: Store = store
         """The store that does the work."""
         self.durable: bool = store.durable
@@ -354,7 +362,7 @@ class StoreWrapper(StoreVerbs):
             if self._bodies is not None and write.body is not None:
                 plain = b"%b\n%b\n%b" % (" ".join(write.words).encode(), b64encode(write.vector or b""), write.body)
                 body = self._bodies.seal(plain, write.namespace, "memory", write.key)
-                inner = inner._replace(body=body, words=(), vector=None)
+                inner = SealedWrite(*inner._replace(body=body, words=(), vector=None))
             inner_writes.append(inner)
         return inner_writes
 

@@ -34,7 +34,7 @@ MISSING_KEY = ErrorCode(
     fix="Pass all the keys that were current since the thread was made or copied.",
 )
 OPENED_WITHOUT_KEYS = MISSING_KEY.variant(
-    "Thread {thread!r} is encrypted, and it was opened without keys.",
+    "{what} is encrypted, and it was opened without keys.",
     fix="Open the store as EncryptedStore(store, keys).",
 )
 
