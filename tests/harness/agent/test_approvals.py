@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from graphrt import GraphBuilder, NodeError, Runtime
-from graphrt.errors import InputError
-from graphrt.harness import Agent, ToolMessage
+from graphrt.errors import InputError, ToolError
+from graphrt.harness import Agent, ToolMessage, tool
 
 from .fakes import Model, call, counting, says
 from .graphs import State, every_way
@@ -166,6 +166,30 @@ def test_calls_without_a_question_do_not_wait_for_parallel_answers(way):
         way(runtime, "resume", "t", True)
 
     assert counts == [1, 2]
+
+
+@every_way
+def test_failure_beside_a_question_reaches_the_node_after_the_answer(way):
+    """A node that caught the failure would otherwise seem to have caught the pause."""
+    counts: list[int] = []
+
+    def broken() -> str:
+        raise ValueError("no")
+
+    async def body(state: Any, ctx: Any) -> Any:
+        try:
+            await ctx.harness.run("go")
+        except ToolError as error:
+            return {"said": [error.what]}
+
+    model = Model(says(call("note", x=1), call("broken")))
+    tools = [counting(counts, approval=True), tool(on_error="raise")(broken)]
+    with way.runtime(way.graph(body), harness=Agent(model, tools=tools)) as runtime:
+        assert way(runtime, "run", {}, thread="t").status == "interrupted"
+        result = way(runtime, "resume", "t", answer=True)
+
+    assert result.state.said == ["Tool 'broken' failed: ValueError: no"]
+    assert counts == [1]
 
 
 @every_way

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import isawaitable
@@ -254,7 +255,9 @@ class Tooling:
             raise
         except BaseException:  # the task pauses: a slow person does not delay the calls that need no approval
             asked_keys = {item.key for item in by_person} | {item.key for item, _ in by_code}
-            await self._do_all([item for item in admitted if isinstance(item, Ready) and item.key not in asked_keys])
+            unasked = [item for item in admitted if isinstance(item, Ready) and item.key not in asked_keys]
+            with suppress(Exception):  # as in `_do_all`, the pause takes precedence: the call fails again afterwards
+                await self._do_all(unasked)
             raise
         for item, decide in by_code:
             ask = partial(allowed, decide, item.call)  # stored as an effect, so that the program's decision is final
