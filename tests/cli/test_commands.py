@@ -410,6 +410,15 @@ def test_thread_is_shown_without_its_code(call, stored: str, folder: Path) -> No
     assert "reducers were not applied" in call("show", stored, "paused", "-otext").out.replace("\n", " ")
 
 
+def test_failed_thread_is_shown_as_text_without_its_code(call, stored: str) -> None:
+    call("run", "flow.py:letters", "--set", "topic=fail", "--store", stored, "--thread", "failed")
+
+    shown = call("show", stored, "failed", "-otext")
+
+    assert shown.code == 0
+    assert "no such topic" in shown.out
+
+
 def test_store_as_target_is_refused_where_the_graph_is_needed(call, stored: str) -> None:
     for words in (["why", stored, "paused", "notes"], ["resume", stored, "paused", "--answer", "1"]):
         assert "needs the graph of the thread" in call(*words).document["error"]["what"]

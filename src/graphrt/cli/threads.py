@@ -113,6 +113,7 @@ def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
     commits = [event for event in events if isinstance(event, SuperstepCommitted | ThreadUpdated)]
     steps = [event.superstep for event in events if isinstance(event, SuperstepCommitted)]
     due = list(commits[-1].next or ()) if commits and info.status != "completed" else []
+    error = info.error  # read while the store is open; the lines are made after it is closed
     usage = sum(
         (event.usage for event in events if isinstance(event, TaskSucceeded) and event.usage is not None), Usage()
     )
@@ -128,7 +129,7 @@ def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
         "run": entries[-1].run,
         "next": due,
         "tasks": None,  # outcomes of an open superstep are staged in a form that needs the graph
-        "error": info.error,
+        "error": error,
         "usage": plain_data.usage(usage),
         "interrupts": [plain_data.question(item, typed=False) for item in interrupts],
         "state": state,
@@ -140,7 +141,7 @@ def _without_graph(runtime: Runtime[Any, Any], thread: str) -> Answer:
             *views.beside(views.status_segment(info.status), f"thread {thread} of {info.graph}", width),
             *views.paragraph(f"entry {info.seq}, {moment(info.updated_at)}", width, style="faint"),
             *(views.paragraph(f"next: {', '.join(due)}", width) if due else []),
-            *(views.paragraph(info.error, width, style="bad") if info.error else []),
+            *(views.paragraph(error, width, style="bad") if error else []),
             *views.questions(interrupts, width),
             [],
             *views.state(state, width),
