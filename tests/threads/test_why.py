@@ -223,3 +223,13 @@ def test_answer_equals_the_ancestry_that_the_values_carry(plan: list[list[tuple[
             found = runtime.why("t", name)
             named = {one.node or {"a": "in", "many": "in2"}[one.field] for one in found.all()}
             assert named == ancestry(result.state, name)
+
+
+def test_all_updates_of_a_task_are_listed_newest_first() -> None:
+    graph = chain(several=lambda s: [{"many": [1]}, {"many": [2]}, {"a": 3}])
+    with Runtime(graph, store="memory:") as runtime:
+        runtime.run({"many": [0]}, thread="t")
+        found = runtime.why("t", "many")
+
+    assert [one.value for one in found.writes] == [[0], [1], [2]]
+    assert [one.value for one in found.all()] == [[2], [1], [0]]

@@ -108,15 +108,24 @@ class Provenance:
 
     def all(self) -> tuple[FieldWrite, ...]:
         """Return `writes` and everything they were based on, back to the input, newest first."""
-        by_key: dict[tuple[int, str, str | None], FieldWrite] = {}
-        rest = list(self.writes)
+        if not self.writes:
+            return ()
+        by_field = self.writes[-1]._all
+        positions: set[tuple[str, int]] = set()  # of writes, in the lists of their fields
+        rest = [(self.field, len(by_field[self.field]))]
         while rest:
-            write = rest.pop()
-            key = (write.seq, write.field, write.task)
-            if key not in by_key:
-                by_key[key] = write
-                rest += write.inputs
-        return tuple(sorted(by_key.values(), key=lambda write: (write.seq, write.field), reverse=True))
+            name, number = rest.pop()
+            # Newest first, so that reading stops where an earlier round was: all that it would find is there already
+            for position in range(number - 1, -1, -1):
+                if (name, position) in positions:
+                    break
+                positions.add((name, position))
+                write = by_field[name][position]
+                rest += write._reads.items()
+                if _replaces(write, write._aggregates):
+                    break
+        newest = sorted(positions, key=lambda place: (by_field[place[0]][place[1]].seq, *place), reverse=True)
+        return tuple(by_field[name][position] for name, position in newest)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready data; writes refer to each other by the `seq` of their entries."""
@@ -199,7 +208,7 @@ class _Reader:
     def pruned(self, seq: int) -> None:
         """Begin with a thread pruned up to *seq*: writes without value, time or run represent the pruned ones."""
         for name in self._fields:
-            self._write(FieldWrite(name, None, "pruned", seq, 0.0, ""))
+            self._write(FieldWrite(name, None, "pruned", seq, 0.0, "", _all=self.writes, _aggregates=self.aggregates))
 
     def add(self, entry: Entry) -> None:
         """Process the next entry."""
@@ -304,18 +313,21 @@ def _made(writes: Iterable[FieldWrite], aggregates: frozenset[str]) -> Iterator[
     `Overwrite(value)`, a `Replacement` at run time, and `DELETE` replace the value of an aggregating field too.
     """
     all_writes = list(writes)
-    begin = 0
-    for number, write in enumerate(all_writes):
-        # A fork, a migration or a prune provides whole values. An input or an edit goes through the reducer, like an
-        # update.
-        whole = (
-            write.kind in ("fork", "migration", "pruned")
-            or isinstance(write.value, Replacement)
-            or write.value is DELETE
-        )
-        if whole or write.field not in aggregates:
-            begin = number
+    begin = next(
+        (number for number in range(len(all_writes) - 1, -1, -1) if _replaces(all_writes[number], aggregates)), 0
+    )
     yield from all_writes[begin:]
+
+
+def _replaces(write: FieldWrite, aggregates: frozenset[str]) -> bool:
+    """Return whether nothing of the value before *write* is part of the value after it."""
+    # A fork, a migration or a prune provides whole values. An input or an edit goes through the reducer, like an update.
+    return (
+        write.field not in aggregates
+        or write.kind in ("fork", "migration", "pruned")
+        or isinstance(write.value, Replacement)
+        or write.value is DELETE
+    )
 
 
 def _task(entry: Entry) -> str:
