@@ -34,7 +34,7 @@ class Answer:
     """The answer of a command."""
 
     data: Any
-    """JSON-ready data: `result` of the document."""
+    """JSON-ready data, `result` of the document; or a function that makes it, where that takes long."""
     lines: Callable[[int], list[Line]] | None = None
     """Makes the text for a number of columns; None if there is no text."""
     text: str | None = None
@@ -161,5 +161,5 @@ def document(command: str, answer: Answer) -> dict[str, Any]:
         "command": command,
         "exit_code": answer.code,
         "error": None if answer.error is None else plain_data.error(answer.error, answer.code),
-        "result": answer.data,
+        "result": answer.data() if callable(answer.data) else answer.data,
     }

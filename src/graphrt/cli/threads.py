@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any, Final, get_args
 
@@ -26,7 +27,7 @@ from graphrt.events import (
     Usage,
     event_kind,
 )
-from graphrt.runtime import Runtime
+from graphrt.runtime import Provenance, Runtime
 from graphrt.stores import Status
 from graphrt.wires import plain_data
 
@@ -226,15 +227,18 @@ def why(target: str, thread: str, field: str, store: str | None, at: int | None)
     """Explain where the value of a field came from, back to the input."""
     with opened_runtime(target, store) as runtime:
         provenance = runtime.why(thread, field, at=at)
-        writes = [_write(write) for write in provenance.all()]
-    data = {
+    return Answer(data=partial(_provenance, provenance), lines=lambda width: views.why(provenance, width))
+
+
+def _provenance(provenance: Provenance) -> dict[str, Any]:
+    """Return the data of `why`: each write names all its inputs, so its size is quadratic in the number of writes."""
+    return {
         "thread": provenance.thread,
         "field": provenance.field,
         "at": provenance.at,
         "writes": [write.seq for write in provenance.writes],
-        "all": writes,
+        "all": [_write(write) for write in provenance.all()],
     }
-    return Answer(data=data, lines=lambda width: views.why(provenance, width))
 
 
 def _write(write: Any) -> dict[str, Any]:
