@@ -69,8 +69,9 @@ def literal(value: Any, indent: int = 0) -> str:
 def one_line(value: Any, max_length: int = 100) -> str:
     """Return *value* as a line for a docstring or a comment, truncated to *max_length* characters."""
     text = value.replace("\n", " ") if isinstance(value, str) else " ".join(literal(value).split())
-    # A file with a control character or a lone surrogate could not be written, or not be parsed.
-    text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+    if not text.isprintable():
+        # A file with a control character or a lone surrogate could not be written, or not be parsed.
+        text = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
     return text if len(text) <= max_length else f"{text[:max_length]}... ({len(text)} characters)"
 
 
