@@ -193,6 +193,10 @@ def test_invalid_request_is_a_problem_with_code_and_fix_and_changes_nothing(serv
     assert served("GET", f"/threads/{thread}").json() == before
 
 
+def test_refused_method_names_the_allowed_ones(served):
+    assert set(served("DELETE", "/threads").headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
+
+
 def test_failed_run_is_a_document_and_no_problem_reveals_the_state(served):
     failed = served("POST", "/threads?wait_s=10", {"input": {"topic": "bad"}, "thread": "t"})
     refused = served("POST", "/threads/t/runs", {"input": {"topic": "tea"}})

@@ -327,10 +327,12 @@ class Application:
 
     async def _unrouted(self, request: Request, error: Exception) -> Response:
         """Answer a request for which there is no route."""
-        status = cast("HTTPException", error).status_code
+        refusal = cast("HTTPException", error)
         path = repr(request.url.path)
-        error = UNKNOWN_PATH(path=f"{request.method} {path}")
-        return _problem(error, request.scope.get("root_path", ""), status)
+        problem = UNKNOWN_PATH(path=f"{request.method} {path}")
+        response = _problem(problem, request.scope.get("root_path", ""), refusal.status_code)
+        response.headers.update(refusal.headers or {})  # `Allow`, which RFC 9110 requires with the status 405
+        return response
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         """Answer a request that raised."""

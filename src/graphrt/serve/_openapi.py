@@ -47,7 +47,10 @@ def document(graphs: Iterable[CompiledGraph[Any, Any, Any]], root: str) -> dict[
                 "operationId": "problem",
                 "summary": "Explain a code of a problem.",
                 "parameters": [_in_path("code")],
-                "responses": {"200": {"description": "A page", "content": {"text/markdown": {"schema": schemas.TEXT}}}},
+                "responses": {
+                    "200": {"description": "A page", "content": {"text/markdown": {"schema": schemas.TEXT}}},
+                    "404": _PROBLEMS,
+                },
             }
         },
     }
