@@ -222,6 +222,16 @@ def test_effect_returns_the_result_of_the_function(face: Face) -> None:
     assert get(face.run(graph, {}).state, "x") == 3
 
 
+def test_effect_of_a_value_is_refused_before_its_start_is_recorded(face: Face) -> None:
+    runtime = Runtime(sequence(("node", lambda s, ctx: ctx.effect("send", 3, kind="once"))), store="memory:")
+
+    with pytest.raises(InputError, match="not 3") as caught:
+        face.run(runtime, {}, thread="t")
+
+    assert "ctx.effect('send', send, text)" in caught.value.fix
+    assert "EffectStarted" not in [type(entry.event).__name__ for entry in runtime.entries("t")]
+
+
 def test_effects_of_one_name_are_matched_in_order(face: Face) -> None:
     runs: list[int] = []
 

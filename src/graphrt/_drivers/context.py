@@ -695,11 +695,14 @@ class Context(Attempt, Generic[D]):
             UpdateError: The result cannot be stored.
             NodeError: The outcome of a "once" effect is unknown and the answer was "fail" (`effect-unknown`); or the
                 arguments of a call changed and the answer was "fail" (`effect-changed`).
-            InputError: *kind* is unknown, or *key* is not a string (`input`). AuditError: The runtime redacts, and an
-                argument could not be redacted.
+            InputError: *fn* is not a function, *kind* is unknown, or *key* is not a string (`input`).
+            AuditError: The runtime redacts, and an argument could not be redacted.
         """
         self.heartbeat()  # checks that the attempt may act
         services, task = self._scope, self._task
+        if not callable(fn):
+            wanted = "ctx.effect('send', send, text), not ctx.effect('send', send(text))"
+            raise _no_function(task, fn, "ctx.effect() takes a name, a function", wanted)
         if check_key(key) is not None:  # escaped, so that no other name and key produce the same text
             call = Call(f"{name}#key={str(key).replace('%', '%25').replace('#', '%23')}")
         elif runs_once(services, task):
@@ -793,18 +796,20 @@ def _check_call(task: Task, function: Any) -> None:
         function.close()  # else Python warns that it was never awaited
     if task.node.is_async:
         raise CALL_IN_ASYNC_NODE(node=task.node.name, where=task.engine.where(task))
-    if inspect.iscoroutine(function):
-        raise _no_function(task, "a coroutine", f"{function.__qualname__}() was called already")
     if not callable(function):
-        raise _no_function(task, brief(function), "")
+        wanted = "ctx.call(ctx.harness.run, prompt), not ctx.call(ctx.harness.run(prompt))"
+        raise _no_function(task, function, "ctx.call() takes an async function", wanted)
 
 
-def _no_function(task: Task, received: str, known: str) -> InputError:
-    """Return the error for a call of `ctx.call` without a function."""
+def _no_function(task: Task, received: Any, takes: str, wanted: str) -> InputError:
+    """Return the error for a call of `ctx.call` or `ctx.effect` without a function."""
+    is_coroutine = inspect.iscoroutine(received)
+    if is_coroutine:
+        received.close()  # else Python warns that it was never awaited
     return ARGUMENT_OUT_OF_BOUNDS(
-        problem=f"ctx.call() takes an async function and its arguments, not {received}",
-        known=known,
-        wanted="the function and its arguments: ctx.call(ctx.harness.run, prompt), not ctx.call(ctx.harness.run(prompt))",
+        problem=f"{takes} and its arguments, not {'a coroutine' if is_coroutine else brief(received)}",
+        known=f"{received.__qualname__}() was called already" if is_coroutine else "",
+        wanted=f"the function and its arguments: {wanted}",
         where=task.engine.where(task),
         boundary=True,
     )
