@@ -17,6 +17,7 @@ from langchain_core.tools import tool
 from langgraph.channels import EphemeralValue, Topic, UntrackedValue
 from langgraph.config import get_config, get_store, get_stream_writer
 from langgraph.errors import NodeError
+from langgraph.func import task
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.managed import IsLastStep, RemainingSteps
@@ -680,6 +681,20 @@ def test_strict_raises_with_every_omission() -> None:
         ("not-carried-over", "a"),
         ("not-carried-over", "b"),
     ]
+
+
+def test_task_of_the_functional_api_is_left_out_and_its_call_fails() -> None:
+    @task
+    def double(value: int) -> int:
+        return 2 * value
+
+    converted, report = convert(
+        graph_of(Log, {"a": lambda state: {"value": double(state["value"]).result()}}, (START, "a"))
+    )
+
+    assert [(one.feature, one.node) for one in report.left_out] == [("the @task double", "a")]
+    with pytest.raises(NodeFailed, match=r"NotImplementedError: .* call its function, double\.func"):
+        converted.run({"value": 1})
 
 
 def test_report_lists_differences_by_node() -> None:

@@ -247,6 +247,37 @@ def join_behind_a_router_that_names_some():
     return graph.add_conditional_edges(START, pick).add_edge(["a", "b"], "c")
 
 
+def join_behind(choose: Any) -> StateGraph[Any]:
+    graph = StateGraph(State).add_node("choose", choose).add_node("a", quiet).add_node("b", quiet).add_node("c", quiet)
+    return graph.add_edge(START, "choose").add_edge(["a", "b"], "c")
+
+
+@finds()
+def join_behind_a_command_that_names_both():
+    def choose(state: State) -> Command[Literal["a", "b"]]:
+        return Command(goto=["a", "b"])
+
+    return join_behind(choose)
+
+
+@finds(("starving-join", True))
+def join_behind_commands_of_which_one_names_both():
+    def choose(state: State) -> Command[Literal["a", "b"]]:
+        if state["topic"]:
+            return Command(goto="a")
+        return Command(goto=["a", "b"])
+
+    return join_behind(choose)
+
+
+@finds(("starving-join", False))
+def join_behind_a_command_that_names_both_or_one():
+    def choose(state: State) -> Command[Literal["a", "b"]]:
+        return Command(goto=["a", "b"] if state["topic"] else "a")
+
+    return join_behind(choose)
+
+
 # ------------------------------------------------------------------------------------------------------------- state
 
 

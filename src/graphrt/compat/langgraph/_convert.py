@@ -174,6 +174,15 @@ class _Conversion:
             self._connect(builder, node.name, node.name)
             return
         description = self.description
+        named_by_the_function: Any = lg.names_around(node.function) if node.function is not None else ()
+        for value in named_by_the_function:
+            if lg.is_a(value, lg.TaskFunction):
+                self.notes.left_out(
+                    f"the @task {value.__name__}",
+                    node.name,
+                    "a call of it fails.",
+                    f"Call its function, {value.__name__}.func(...), or make it a node.",
+                )
         routers = tuple(
             router_of(description, branch, self.fields) for branch in description.branches if branch.source == node.name
         )

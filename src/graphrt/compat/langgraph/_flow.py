@@ -33,6 +33,8 @@ class Gotos:
     """Whether every result of the node names a target."""
     several: bool
     """Whether one result may name several targets."""
+    ways: tuple[tuple[str, ...], ...]
+    """What the results name together, if one names several and the source shows all of them; otherwise empty."""
 
 
 class Flow:
@@ -84,12 +86,19 @@ class Flow:
         is_open = self._may_go_anywhere(node) and not declared and not silent
         closed = source is not None and not any(result.open_gotos or result.open_sends for result in results)
         targets = tuple(seen) if closed else tuple(dict.fromkeys((*seen, *declared)))
+        several = any(len({*result.gotos, *result.sends}) > 1 and result.is_list for result in results)
+        ways: dict[tuple[str, ...], None] = {}
+        if several and closed and not any(result.grows for result in results):
+            for result in results:
+                named = tuple(dict.fromkeys((*result.gotos, *result.sends)))
+                ways |= dict.fromkeys([named] if result.is_list or not named else [(name,) for name in named])
         return Gotos(
             targets=targets,
             seen=seen,
             open=(is_open and not closed) or (not declared and any(_hands_over(read(call)) for call in node.calls)),
             always=closed and bool(results) and all(result.gotos or result.sends for result in results),
-            several=any(len({*result.gotos, *result.sends}) > 1 and result.is_list for result in results),
+            several=several,
+            ways=tuple(ways),
         )
 
     def _may_go_anywhere(self, node: Node) -> bool:
@@ -118,8 +127,9 @@ class Flow:
             targets = [target for target in goto.targets if target in known]
             if targets:
                 more = () if goto.always or END in targets else (END,)
+                ways = tuple(tuple(target for target in way if target in known) or (END,) for way in goto.ways)
                 choices.setdefault(name, []).append(
-                    Choice(targets=(*targets, *more), several=goto.several, known=not goto.open)
+                    Choice(targets=(*targets, *more), several=goto.several and not ways, known=not goto.open, ways=ways)
                 )
         edges: dict[str, list[str]] = {}
         for start, end in graph.edges:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph._internal import _constants
 from langgraph._internal._constants import (
+    CONFIG_KEY_CALL,
     CONFIG_KEY_CHECKPOINT_ID,
     CONFIG_KEY_CHECKPOINT_NS,
     CONFIG_KEY_CHECKPOINTER,
@@ -26,6 +27,7 @@ from langgraph._internal._fields import get_cached_annotated_keys, get_update_as
 from langgraph._internal._runnable import RunnableCallable
 from langgraph.errors import ErrorCode, GraphInterrupt, InvalidUpdateError, ParentCommand
 from langgraph.errors import NodeError as HandledError
+from langgraph.func import _TaskFunction as TaskFunction
 from langgraph.pregel import _utils
 
 CONFIG_KEY_READ_STATE: Final[str] = getattr(_constants, "CONFIG_KEY_READ_STATE", "__pregel_read_state")
@@ -43,6 +45,7 @@ def is_a(value: object, *kinds: Any) -> bool:
 
 
 __all__ = [
+    "CONFIG_KEY_CALL",
     "CONFIG_KEY_CHECKPOINTER",
     "CONFIG_KEY_CHECKPOINT_ID",
     "CONFIG_KEY_CHECKPOINT_NS",
@@ -60,6 +63,7 @@ __all__ = [
     "InvalidUpdateError",
     "ParentCommand",
     "RunnableCallable",
+    "TaskFunction",
     "get_cached_annotated_keys",
     "get_update_as_tuples",
     "is_a",

@@ -64,7 +64,7 @@ class Result:
     open_labels: bool = False
     is_list: bool = False
     grows: bool = False
-    """Whether it is a list whose elements are added later, possibly only some of them."""
+    """Whether it is a list whose elements are added later, possibly only some of them, or one of several lists."""
     nothing: bool = False
     """Whether it is None."""
     implicit: bool = False
@@ -617,8 +617,11 @@ def _command(result: Result, keywords: Mapping[str, ast.expr], names: _Names, de
     to_own = graph_open or any(value is None for value, _ in graph)
     goto = Result(line=result.line)
     if "goto" in keywords:
-        for possible in _of(keywords["goto"], names, depth + 1):
+        alternatives = list(_of(keywords["goto"], names, depth + 1))
+        for possible in alternatives:
             _merge(goto, possible)
+        result.is_list = result.is_list or any(possible.is_list for possible in alternatives)
+        result.grows = result.grows or goto.grows or (result.is_list and len(alternatives) > 1)
     texts = {str(label): line for label, line in goto.labels.items() if label is not None}
     if to_own:
         result.gotos.update(texts)

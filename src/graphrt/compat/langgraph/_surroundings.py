@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, final
+from typing import Any, Final, NoReturn, final
 
 from langgraph.runtime import ExecutionInfo, RunControl
 from langgraph.runtime import Runtime as LangGraphRuntime
@@ -230,6 +230,7 @@ class Surroundings:
         own = {
             **base["configurable"],
             lg.CONFIG_KEY_TASK_ID: task,
+            lg.CONFIG_KEY_CALL: _refuse_task,
             lg.CONFIG_KEY_SEND: writes.extend,
             lg.CONFIG_KEY_READ: state,
             lg.CONFIG_KEY_READ_STATE: None,
@@ -283,6 +284,14 @@ class Surroundings:
         )
         self._last = deps, shared
         return shared
+
+
+def _refuse_task(function: Any, *_: Any, **__: Any) -> NoReturn:
+    """Fail in place of LangGraph's call of a `@task`."""
+    name = getattr(function, "__name__", "the task")
+    raise NotImplementedError(
+        f"A converted graph has no @task: call its function, {name}.func(...), or make it a node."
+    )
 
 
 def _coerced(schema: Any, context: Any) -> Any:
