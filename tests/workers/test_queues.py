@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from graphrt import END, START, Command, Context, GraphBuilder, Interrupt, NodeError, RetryPolicy, Runtime, Send
+from graphrt.errors import RunFailedError
 from graphrt.stores import TenantStore
 from graphrt.testing import drive_due
 from graphrt.workers import Worker
@@ -141,6 +142,24 @@ def test_failure_fails_the_run_and_a_retry_queues_the_task_again(open_: Open) ->
     assert runtime.retry(thread).status == "interrupted"
     assert drive_due(runtime)[thread].state.log == ["done"]
     assert kinds(runtime, thread).count("EffectRecorded") == 2  # with the failure, and with the success
+
+
+def test_queued_node_that_exits_fails_the_run(open_: Open) -> None:
+    """sys.exit in a worker thread ends no process, so the task has an end to report."""
+    ran: list[object] = []
+
+    def exits(state: State, ctx: Context) -> None:
+        ran.append(ctx.arg)
+        raise SystemExit(3)
+
+    runtime = open_(alone(exits))
+    with Worker(runtime, poll_s=0.01, queues=["gpu"]):
+        thread = runtime.start({})
+        with pytest.raises(RunFailedError, match=r"the node called sys.exit\(3\)"):
+            runtime.wait(thread, timeout_s=20.0)
+
+    assert len(ran) == 1
+    assert runtime.verify().findings == ()
 
 
 def test_an_on_error_node_takes_over(open_: Open) -> None:

@@ -39,7 +39,7 @@ from graphrt._runs.queue_slots import admitted, held, place_of
 from graphrt._runs.reopen_run import letters_about_tasks
 from graphrt._runs.results import TaskOutcome
 from graphrt._runs.run_config import RunConfig
-from graphrt.errors import DeadlineError, GraphrtError, InputError, StoreError
+from graphrt.errors import DeadlineError, InputError, StoreError
 from graphrt.errors._codes.queues import TASK_TAKEN_OVER, UNTRACKED_ON_QUEUE
 from graphrt.limits import Queue
 from graphrt.reducers import TOKEN_BUDGET
@@ -213,6 +213,12 @@ def _run(
             driver.drive(run_left(graph, task, services.control))
     except DeadlineError as error:
         return _failed(task, error), True  # it reaches the caller unchanged
+    except SystemExit as error:
+        # The end of a process is not a node's to decide. Without a report the task would wait, and run again, for ever.
+        # In the main thread, where signal handlers run, it may be the end of this process.
+        if threading.current_thread() is threading.main_thread():
+            raise
+        return _failed(task, RuntimeError(f"the node called sys.exit({error.code!r})")), False
     except StoreError:
         if not reporter.lost:  # else the error says that another worker has taken over
             raise
@@ -230,7 +236,7 @@ def _run(
     return event, task.more().raise_as_is
 
 
-def _failed(task: Task, error: GraphrtError) -> events.TaskFailed:
+def _failed(task: Task, error: Exception) -> events.TaskFailed:
     """Mark *task* as failed with *error*, which its node did not raise, and return the event."""
     task.status, task.updates, task.goto = FAILED, (), None
     return events.TaskFailed(
