@@ -61,6 +61,17 @@ def test_failed_run_logs_thread_node_and_class(store: Store, caplog: pytest.LogC
 
 
 @pytest.mark.slow
+def test_node_that_exits_is_logged_with_its_traceback(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    def count(_state: State) -> dict[str, Any]:
+        raise SystemExit(0)
+
+    with Worker(Runtime(loop().with_nodes({"count": count}), store=store), poll_s=0.01) as worker:
+        Runtime(loop(), store=store).start({}, thread="t-1")
+        eventually(lambda: "Thread t-1 ended with an error that no run should raise" in caplog.text)
+        assert worker.health().ended == 0
+    assert "raise SystemExit(0)" in caplog.text
+
+
 def test_parked_thread_logs_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "deadly").touch()
     url = f"sqlite:///{tmp_path}/runs.db"

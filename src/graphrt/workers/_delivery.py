@@ -27,7 +27,7 @@ class Delivery(NamedTuple):
     """`ended`: driven until it completed, paused, was cancelled or handed over. `failed`: the run failed. `parked`: its
     runs died too often. `left`: nothing to do. `refused`: this process cannot drive it, for instance because another
     version of the graph began it. `unreachable`: the store failed. `broken`: an unexpected error."""
-    error: Exception | None = None
+    error: Exception | SystemExit | None = None
     """The error behind the outcome, if any."""
 
     @property
@@ -77,7 +77,7 @@ def deliver(runtime: Runtime[Any, Any], thread: str, max_tries: int | None) -> D
         return Delivery("unreachable", error)
     except GraphrtError as error:
         return Delivery("parked" if error.code == "parked" else "failed", error)
-    except Exception as error:  # noqa: BLE001 - the graph's own, or a fault of ours: the host has to continue
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the graph's own, or a fault of ours: the host continues
         return Delivery("broken", error)
     return Delivery("ended")
 
