@@ -141,7 +141,16 @@ def test_worker_refuses_a_store_in_memory(call, work: Path) -> None:
     for target in ("working_graph.py:graph", "runtimes.py:without"):
         refused = call("worker", target, "--store", "memory:")
         assert (refused.code, refused.document["error"]["code"]) == (2, "no-such-database")
-        assert "no other process can leave it any" in refused.err
+        assert "in memory, which no other process reaches" in refused.err
+
+
+@pytest.mark.parametrize("words", [("start",), ("schedules", "add"), ("serve", "--no-worker")])
+def test_work_for_other_processes_is_not_left_in_memory(call, work: Path, words: tuple[str, ...]) -> None:
+    more = ("daily", "0 9 * * *") if words[0] == "schedules" else ()
+
+    refused = call(*words, "working_graph.py:graph", *more, "--store", "memory:")
+
+    assert (refused.code, refused.document["error"]["code"]) == (2, "no-such-database")
 
 
 def _serve_until_idle(worker: Worker, *, grace_s: float) -> None:

@@ -24,7 +24,7 @@ from graphrt.errors._codes.command_line import (
 from graphrt.errors._codes.threads import UNKNOWN_THREAD
 from graphrt.limits import Limits
 from graphrt.runtime import Runtime
-from graphrt.stores import Store, open_store
+from graphrt.stores import MemoryStore, Store, open_store
 from graphrt.stores.filters import ThreadFilter
 from graphrt.stores.urls import check_is_url
 from graphrt.viewer._no_graph import nothing
@@ -241,6 +241,16 @@ def opened_runtime(
         _similar_named(opened.store),
     ):
         yield opened
+
+
+def check_is_shared(target: str, runtime: Runtime[Any, Any]) -> None:
+    """Check that other processes reach the threads of *runtime*, for commands that leave them work or take it up.
+
+    Raises:
+        InputError: Its store is in memory.
+    """
+    if isinstance(runtime.store, MemoryStore):
+        raise NO_SUCH_DATABASE(problem=f"{target!r} has its threads in memory, which no other process reaches")
 
 
 def _audit_log(key_file: str) -> AuditLog:

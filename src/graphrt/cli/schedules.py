@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from graphrt.cli.command import SETTINGS, Command, LazyGroup
-from graphrt.cli.opening import STORE, TARGET, opened_runtime
+from graphrt.cli.opening import STORE, TARGET, check_is_shared, opened_runtime
 from graphrt.cli.output import Answer
 from graphrt.cli.run import input_of
 from graphrt.console import Column, counted, moment, table, views
@@ -65,6 +65,7 @@ def add(
     """Start a thread at each time that a cron expression names, such as '0 9 * * MON-FRI'."""
     values = input_of(source, fields)
     with opened_runtime(target, store, creates=True) as runtime:
+        check_is_shared(target, runtime)
         schedule = runtime.schedules.add(name, cron, values, **options)
     return Answer(data=plain_data.schedule(schedule), lines=lambda width: _lines((schedule,), width))
 

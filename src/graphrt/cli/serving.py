@@ -14,12 +14,11 @@ import click
 
 from graphrt.cli import watching
 from graphrt.cli.command import Command
-from graphrt.cli.opening import opened_runtime, runtime_options
+from graphrt.cli.opening import check_is_shared, opened_runtime, runtime_options
 from graphrt.cli.output import Answer, Output
 from graphrt.cli.targets import named
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.command_line import AUTHORIZE_NEEDED, NO_SUCH_DATABASE
-from graphrt.stores import MemoryStore
+from graphrt.errors._codes.command_line import AUTHORIZE_NEEDED
 
 if TYPE_CHECKING:
     from graphrt.workers import Worker
@@ -74,10 +73,8 @@ def serve(
             stack.enter_context(watching.logged())
         runtimes = [stack.enter_context(opened_runtime(target, creates=True, **options)) for target in targets]
         for target, runtime in zip(targets, runtimes, strict=True):
-            if no_worker and isinstance(runtime.store, MemoryStore):
-                raise NO_SUCH_DATABASE(
-                    problem=f"{target!r} has its threads in memory, so no other process can leave it any"
-                )
+            if no_worker:
+                check_is_shared(target, runtime)
         workers: list[Worker] = [] if no_worker else [Worker(served, concurrency=concurrency) for served in runtimes]
         chats = {
             served.graph.name: f"/chat/{served.graph.name}"

@@ -10,15 +10,13 @@ import click
 from graphrt.cli import exits, watching
 from graphrt.cli.command import Command
 from graphrt.cli.documents import assignments, seconds
-from graphrt.cli.opening import STORE, TARGET, THREAD, opened_runtime, runtime_options
+from graphrt.cli.opening import STORE, TARGET, THREAD, check_is_shared, opened_runtime, runtime_options
 from graphrt.cli.output import Answer, Output
 from graphrt.cli.run import IF_EXISTS, input_of
 from graphrt.cli.targets import load
 from graphrt.errors import a_type
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.command_line import NO_SUCH_DATABASE
 from graphrt.runtime import IfExists
-from graphrt.stores import MemoryStore
 
 
 @click.command("start", cls=Command)
@@ -40,6 +38,7 @@ def start(
     """Start a run, and leave it to a worker."""
     values = input_of(source, fields)
     with opened_runtime(target, store, creates=True) as runtime:
+        check_is_shared(target, runtime)
         labels: dict[str, Any] = {"title": title, "tags": tags, "priority": priority}
         id_ = runtime.start(values, thread=thread, if_exists=if_exists, **labels)
         status = runtime.state(id_).status
@@ -85,10 +84,7 @@ def worker(
             stack.enter_context(watching.logged())
         runtimes = [stack.enter_context(opened_runtime(target, creates=True, **options)) for target in targets]
         for target, runtime in zip(targets, runtimes, strict=True):
-            if isinstance(runtime.store, MemoryStore):
-                raise NO_SUCH_DATABASE(
-                    problem=f"{target!r} has its threads in memory, so no other process can leave it any"
-                )
+            check_is_shared(target, runtime)
         working = Worker(
             *runtimes, concurrency=concurrency, poll_s=poll, max_tries=max_tries, queues=queues, retention=rules,
             per_graph=assignments(per_graph, "--per-graph"),
