@@ -153,6 +153,16 @@ def test_work_for_other_processes_is_not_left_in_memory(call, work: Path, words:
     assert (refused.code, refused.document["error"]["code"]) == (2, "no-such-database")
 
 
+def test_node_that_exits_does_not_set_the_exit_code(call, work: Path) -> None:
+    (work / "exits.py").write_text(GRAPH.replace('{"said": f"about {state.topic}"}', "exit(0)"))
+
+    done = call("run", "exits.py:graph", "--store", "runs.db", "--thread", "t")
+
+    assert (done.code, done.document["exit_code"]) == (1, 1)
+    assert "called sys.exit(0)" in done.err
+    assert call("show", "exits.py:graph", "t", "--store", "runs.db").result["status"] == "cancelled"
+
+
 def _serve_until_idle(worker: Worker, *, grace_s: float) -> None:
     """Work like `serve` does, until no thread is due, instead of a signal."""
     with worker:

@@ -105,6 +105,10 @@ class Command(click.Command):
                 answer: Answer = super().invoke(ctx)
             except (click.ClickException, click.exceptions.Exit, click.Abort):
                 raise
+            except SystemExit as error:  # its code would say that the run is done, or that stored data is damaged
+                exited = RuntimeError(f"a node, or other code of the graph, called sys.exit({error.code!r})")
+                exited.__cause__ = error
+                answer = Answer(data=None, code=exits.FAILED, error=exited)
             except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - of the user's code too: a line, and a code
                 answer = Answer(data=None, code=exits.exit_code(error), error=error)
             code = output.write(answer)
