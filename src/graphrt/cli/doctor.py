@@ -28,9 +28,14 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "litellm": ("litellm",),
     "postgres": ("psycopg",),
     "crypto": ("cryptography",),
+    "dbos": ("dbos",),
+    "schedule": ("cronsim", "tzdata"),
+    "regex-search": ("google-re2",),
+    "serve": ("starlette", "uvicorn", "httpx"),
     "tools": ("griffelib",),
     "mcp": ("mcp",),
     "otel": ("opentelemetry-api", "opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
+    "langgraph": ("langgraph",),
     "testing": ("hypothesis",),
 }
 """Maps an extra to the distributions that it needs."""
