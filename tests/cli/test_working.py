@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import signal
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from graphrt.cli import main
+from graphrt import Runtime
+from graphrt.cli import main, threads
+from graphrt.cli.targets import graph_of
 from graphrt.workers import Worker
 
 from .conftest import start
@@ -161,6 +164,28 @@ def test_node_that_exits_does_not_set_the_exit_code(call, work: Path) -> None:
     assert (done.code, done.document["exit_code"]) == (1, 1)
     assert "called sys.exit(0)" in done.err
     assert call("show", "exits.py:graph", "t", "--store", "runs.db").result["status"] == "cancelled"
+
+
+def test_cancel_says_that_a_run_goes_on_until_its_node_returns(
+    call, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_ASKED_S", 0.01)
+    began, returns = threading.Event(), threading.Event()
+
+    def say(_state: object) -> None:
+        began.set()
+        returns.wait(30)
+
+    graph = graph_of("working_graph.py:graph")[0].with_nodes({"say": say})
+    with Runtime(graph, store="sqlite:///runs.db") as runtime, Worker(runtime, poll_s=0.01):
+        runtime.start({}, thread="t")
+        assert began.wait(30)
+        done = call("cancel", "working_graph.py:graph", "t", "--store", "runs.db")
+        returns.set()
+        runtime.wait("t", timeout_s=30)
+
+    assert (done.code, done.result["status"]) == (0, "running")
+    assert "The run of t ends when its open nodes have ended" in done.err
 
 
 def _serve_until_idle(worker: Worker, *, grace_s: float) -> None:

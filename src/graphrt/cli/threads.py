@@ -292,6 +292,8 @@ def cancel(output: Output, target: str, thread: str, store: str | None) -> Answe
         data = {"thread": thread, "cancelled": done, "status": snapshot.status}
     if not done:
         output.note((f"{thread} was not cancelled: there is nothing to cancel.", "warn"))
+    elif snapshot.status == "running":
+        output.note((f"The request is stored. The run of {thread} ends when its open nodes have ended.", "warn"))
     return Answer(
         data=data, lines=lambda width: views.snapshot(snapshot, width), code=exits.OK if done else exits.FAILED
     )
