@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import threading
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import pytest
+from pydantic import BaseModel
 from tests.ports import Port
 
-from graphrt import END, ConflictError, InputError, Runtime, StoreError
+from graphrt import END, START, ConflictError, GraphBuilder, InputError, Runtime, StoreError
 from graphrt.errors import RunFailedError, WaitTimeoutError
+from graphrt.harness import Image, Message, UserMessage
+from graphrt.reducers import messages
 from graphrt.serve import Client, RemoteEntry, RemoteLiveItem, _client
 
 from .conftest import Paper, papers
@@ -323,3 +327,29 @@ def test_client_has_the_verbs_of_the_runtime():
     verbs = {name for name, value in vars(Client).items() if inspect.isfunction(value) and not name.startswith("_")}
 
     assert verbs - set(dir(Runtime)) == {"aclose"}
+
+
+class Album(BaseModel):
+    messages: Annotated[list[Message], messages] = []
+
+
+def test_media_are_sent_with_their_bytes(serve):
+    g: Any = GraphBuilder(Album, name="album")
+    g.add_node("look", lambda state: {})
+    g.add_edge(START, "look")
+    graph = g.compile()
+    message = UserMessage(content=["What is this?", Image.from_bytes(b"\x89PNG\r\n\x1a\n")])
+
+    with Runtime(graph, store="memory:") as runtime, Client(serve(runtime).url, graph) as client:
+        client.run({"messages": [message]}, thread="t")
+
+        assert runtime.state("t").values.messages[0].parts == message.parts
+
+
+@pytest.mark.parametrize("value", [object(), {"nested": [lambda: None]}, "\ud800", math.nan])
+def test_value_that_json_lacks_is_not_sent(client, value):
+    with pytest.raises(InputError, match="sent to the server") as caught:
+        client.start({"topic": value})
+
+    assert caught.value.code == "input"
+    assert not client.threads()

@@ -10,6 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, TypeAlias, TypeVar, Unpack, cast, final, overload
 from urllib.parse import quote
@@ -18,12 +19,15 @@ from weakref import WeakKeyDictionary
 import httpx
 import typing_extensions as te
 from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, GraphrtError, InputError, StoreError
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.serving import BAD_SERVER_ANSWER, KEY_IN_PROGRESS, SERVER_UNREACHABLE
 from graphrt.errors._codes.threads import INPUT_OR_ANSWERS, NOT_ENDED_YET, RUN_FAILED_ELSEWHERE
 from graphrt.graph import CompiledGraph
+from graphrt.harness.media import Audio, Document, Image
 from graphrt.runtime import Schedule
 from graphrt.serve._client_values import (
     QuestionsWanted,
@@ -52,6 +56,11 @@ _PAUSE_S: Final = 0.2
 _IN_PROGRESS_S: Final = 90.0
 _IN_PROGRESS_PAUSE_S: Final = 1.0
 """Seconds for which a request is repeated while another process handles its key, and seconds between two tries."""
+_NOT_SENT: Final = partial(
+    INVALID_ARGUMENT,
+    argument="A value that is sent to the server",
+    wanted="what JSON can hold, or a model or dataclass",
+)
 _CONFLICTS: Final = frozenset({"conflict", "lost-lease"})
 
 
@@ -808,10 +817,24 @@ def _name(target: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON data: of a model or dataclass, its fields."""
-    from graphrt.wires import plain_data
+    """Return a value as JSON data: of a model or dataclass, its fields; of media, their bytes.
 
-    return plain_data.plain(value)
+    Raises:
+        InputError: It has something that JSON lacks.
+    """
+    try:
+        data = to_jsonable_python(value, fallback=_media, bytes_mode="base64")
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()  # as httpx does, which only raises a ValueError
+        return data
+    except ValueError as error:  # a lone surrogate, a reference cycle, or a number such as NaN
+        raise _NOT_SENT(value=value) from error
+
+
+def _media(value: Any) -> Any:
+    """Return media as data that validates as them again; pydantic asks for all values that JSON lacks."""
+    if isinstance(value, Image | Audio | Document):
+        return TypeAdapter(type(value)).dump_python(value, mode="json")
+    raise _NOT_SENT(value=value)
 
 
 def _raised(problem: Mapping[str, Any]) -> GraphrtError:
