@@ -11,7 +11,7 @@ import typing_extensions as te
 from pydantic import BaseModel
 
 from graphrt import DELETE, END, START, UNSET, Command, GraphBuilder, Overwrite, Runtime, UpdateError
-from graphrt.errors import ConcurrentUpdateError
+from graphrt.errors import ConcurrentUpdateError, InputError
 from graphrt.events import TaskSucceeded
 from graphrt.graph import declare_fields
 from graphrt.reducers import append
@@ -302,6 +302,23 @@ def test_each_update_of_a_list_is_validated(face: Face) -> None:
     error = refused(face, [{"count": 1}, {"count": "many"}])
 
     assert (error.code, error.path) == ("wrong-type", "count")
+
+
+def _deep(value: Any) -> Any:
+    return {"deep": value["deep"]}  # a TypeError for a number
+
+
+class Checked(TypedDict):
+    a: Annotated[Any, pydantic.BeforeValidator(_deep)]
+
+
+def test_validator_that_raises_another_error_than_a_value_error_is_reported_with_its_place(face: Face) -> None:
+    runtime: Any = Runtime(sequence(("bad", lambda s: {"a": 5}), state=Checked), store="memory:")
+    with pytest.raises(UpdateError, match=r"a: TypeError: 'int' object is not subscriptable"):
+        face.run(runtime, {"a": {"deep": 1}}, thread="t")
+    for call in (lambda: face.run(runtime, {"a": 5}, thread="u"), lambda: runtime.update("t", {"a": 5})):
+        with pytest.raises(InputError, match=r"a: TypeError: 'int' object is not subscriptable"):
+            call()
 
 
 def test_an_empty_list_changes_nothing(face: Face) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
+from graphrt.errors import said
+
 HIDDEN: Final = "is not shown, because the field is untracked or redacted"
 """The end of a sentence about a value that a message leaves out."""
 
@@ -42,7 +44,9 @@ def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str
     if name in untracked:
         return f"{name}: its value does not fit, and {HIDDEN}"
     if not isinstance(error, ValidationError):
-        return f"{name}: {error}" if name else str(error)
+        # A validator of the user's may raise anything; only the text of a ValueError says what is wrong.
+        text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {said(error)}"
+        return f"{name}: {text}" if name else text
     parts: list[str] = []
     for item in error.errors(include_url=False, include_context=False):
         loc = item["loc"]  # the keys and indexes that lead to the mistake

@@ -289,7 +289,7 @@ class StateSchema:
         for name, value in values.items():
             try:
                 checked[name] = own(self.fields[name].check_whole(value))
-            except ValueError as error:
+            except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
                 errors.append(explain(error, name, self.unquoted))
         if errors:
             raise self._bad_values(errors, where)

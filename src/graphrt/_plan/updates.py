@@ -36,7 +36,7 @@ from graphrt._plan.state import (
 from graphrt._plan.state_reducer import WHOLE, StateReducer
 from graphrt._plan.value_checks import Check, Checked, Checks, NotPlainError, is_marker, is_unconstrained, settings
 from graphrt.commands import DELETE, UNSET, Command, Interrupt, Replacement, Send
-from graphrt.errors import Place, Problem, UpdateError, closest
+from graphrt.errors import GraphrtError, Place, Problem, UpdateError, closest
 from graphrt.errors._codes.arguments import BAD_INPUT
 from graphrt.errors._codes.findings import (
     BAD_REDUCER,
@@ -291,7 +291,9 @@ class UpdateSchema:
                 continue
             try:
                 result[name] = self._check_one(field, value, node, where)
-            except ValueError as error:
+            except GraphrtError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a validator of the user's may raise anything
                 # `unquoted`: the fields whose values no error may quote (R16).
                 problems[name] = explain(error, name, self.state.unquoted)
                 suggestions.append(_wanted(field, value))
@@ -332,7 +334,9 @@ class UpdateSchema:
                 continue
             try:
                 result[name] = self._check_one(field, own(input_values[name]), node, where)
-            except ValueError as error:  # `unquoted`: the fields whose values no error may quote (R16)
+            except GraphrtError:
+                raise
+            except Exception as error:  # noqa: BLE001 - as above; `unquoted`: fields that no error may quote (R16)
                 raise BAD_INPUT(
                     who=f"The input of nested graph {node!r}",
                     state_class=self.state.cls.__name__,
@@ -346,7 +350,7 @@ class UpdateSchema:
         """Return the whole-state update *value*, validated, in the engine's form."""
         try:
             return {WHOLE: self.check_any(value)}
-        except ValueError as error:
+        except Exception as error:  # noqa: BLE001 - as above
             problem = explain(error, "update", self.state.unquoted)
             raise WRONG_TYPE(
                 node=node,

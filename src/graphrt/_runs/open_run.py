@@ -34,7 +34,7 @@ from graphrt._runs.labels import labelled, labels_of_head, with_more
 from graphrt._runs.partial_messages import partial_messages
 from graphrt._runs.run_config import RunConfig
 from graphrt._runs.stream_items import NOTHING, Reads
-from graphrt.errors import ConflictError, InputError
+from graphrt.errors import ConflictError, GraphrtError, InputError
 from graphrt.errors._codes.arguments import BAD_INPUT, INPUT_OF_WRONG_KIND, INVALID_ARGUMENT, UNKNOWN_KEY
 from graphrt.errors._codes.threads import (
     INPUT_NOT_STORABLE,
@@ -444,7 +444,9 @@ def checked_update(engine: Engine, input_: Any, *, what: str = "The input of a f
         try:
             # "START": the name that errors give for the field's writer.
             checked[name] = plan.update._check_one(plan.state.fields[name], own(value), "START", engine.where())
-        except ValueError as error:  # from pydantic; `unquoted` has the fields whose values errors must not quote (R16)
+        except GraphrtError:
+            raise
+        except Exception as error:  # noqa: BLE001 - of a validator; `unquoted`: fields that errors must not quote (R16)
             raise BAD_INPUT(
                 who=what,
                 state_class=plan.state.cls.__name__,
@@ -470,7 +472,7 @@ def _checked_whole(engine: Engine, input_: Any, what: str) -> dict[str, Any]:
         )
     try:
         return {WHOLE: update.check_any(entries[WHOLE])}
-    except ValueError as error:
+    except Exception as error:  # noqa: BLE001 - of a validator
         raise BAD_INPUT(
             who=what, state_class=wanted, problems=explain(error, "update"), field=None, where=engine.where()
         ) from None
