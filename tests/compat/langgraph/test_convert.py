@@ -256,6 +256,16 @@ def test_waiting_edge_waits_also_if_its_source_has_branches() -> None:
     assert same(builder, {})["log"] == ["a", "b", "c", "d"]
 
 
+def test_edit_as_the_source_of_a_waiting_edge_follows_its_branches() -> None:
+    builder = graph_of(Log, {name: note(name) for name in "abc"}, (START, "a"), (["a", "b"], "c"))
+    builder.add_conditional_edges("a", lambda state: "b", ["b", END])
+    with Runtime(convert(builder)[0], store="memory:") as runtime:
+        runtime.run({"log": []}, thread="t")
+        runtime.update("t", {"log": ["edit"]}, as_node="a")
+
+        assert runtime.retry("t").state["log"] == ["a", "b", "c", "edit", "b", "c"]
+
+
 def test_deferred_node_runs_once_no_other_task_is_due() -> None:
     builder = graph_of(Log, {name: note(name) for name in "abc"})
     builder.add_node("last", note("last"), defer=True)

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, final
+from typing import Annotated, Any, Final, NoReturn, final
 
 from graphrt.commands import END, START
 from graphrt.compat.langgraph import _langgraph as lg
@@ -209,7 +209,9 @@ class _Conversion:
             policies["goto"] = [END if name == _read.END else name for name in declared]
         builder.add_node(node.name, function_of(task), **policies)
         if arrives:
-            chosen = _chosen(node.name, () if routers else task.static)
+            plain = all(router.plain for router in routers)
+            edited = _plain_router(self, routers, task.static) if plain else _goto_needed(node.name)
+            chosen = _chosen(node.name, edited)
             builder.add_conditional_edges(node.name, chosen, _routes(description))
         elif routed:
             router = _plain_router(self, routers, task.static)
@@ -294,14 +296,28 @@ def _joined(current: Any, incoming: Any) -> Any:
     return held
 
 
-def _chosen(node: str, static: Sequence[str]) -> Callable[[Any], Any]:
-    """Return the router of a node that is the source of a waiting edge. It reads the targets that tasks chose."""
+def _chosen(node: str, otherwise: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the router of a node that is the source of a waiting edge. It reads the targets that tasks chose.
+
+    Args:
+        node: The node.
+        otherwise: Routes if no task chose: without branches, and for `update(as_node=)`.
+    """
 
     def chosen(state: Any) -> Any:
         targets = state.get(BRANCHES, {}).get(node)
-        return list(static) if targets is None else targets
+        return otherwise(state) if targets is None else targets
 
     return chosen
+
+
+def _goto_needed(node: str) -> Callable[[Any], NoReturn]:
+    """Return the router for an edit `as_node=` of a node whose branches need a task."""
+
+    def refuse(_: Any) -> NoReturn:
+        raise ValueError(f"The branches of node {node!r} need a task: name the target, update(..., goto=...).")
+
+    return refuse
 
 
 def _outer_router(
