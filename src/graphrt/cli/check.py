@@ -73,7 +73,7 @@ def check(
                 for result in checked
             ]
         },
-        lines=lambda width: [line for result in checked for line in _lines(result, width)],
+        lines=lambda width: [line for result in checked for line in _lines(result, width, failed[:1])],
         text=json.dumps(report(checked), indent=2) if sarif else None,
         code=code,
         error=failed[0] if failed else None,
@@ -211,10 +211,11 @@ def _verdict(compatibility: Compatibility) -> dict[str, Any]:
             "reasons": list(compatibility.reasons), "pending": list(compatibility.pending)}  # fmt: skip
 
 
-def _lines(result: dict[str, Any], width: int) -> list[Line]:
-    if result["error"] is not None:  # already written to standard error
-        return []
+def _lines(result: dict[str, Any], width: int, written: Sequence[Exception]) -> list[Line]:
+    """Return the lines for one target; *written* has the error that goes to standard error."""
     lines: list[Line] = []
+    if (error := result["error"]) is not None:
+        return lines if error in written else views.beside(_MARKS["error"], f"{result['target']}  {error.what}", width)
     problems = result["problems"]
     if result["graph"] is None:
         lines += views.beside(_MARKS["error"], f"{result['target']}  {counted(len(problems), 'problem')}", width)

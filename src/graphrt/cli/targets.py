@@ -204,11 +204,24 @@ def _made(target: str, value: Any) -> Any:
     except (TypeError, ValueError) as error:
         raise BAD_TARGET(given=target, problem=f"it is {_kind(value)} that needs arguments", target=target) from error
     try:
-        return value(*arguments)
+        made = value(*arguments)
+        if inspect.iscoroutine(made) or (hasattr(made, "__aenter__") and not isinstance(made, Runtime)):
+            import asyncio  # other targets do not need it
+
+            return asyncio.run(_awaited(made))
+        return made
     except (DefinitionError, KeyboardInterrupt):
         raise
     except BaseException as error:  # as at an import
         raise TARGET_NOT_IMPORTED(given=target, error=error, place=place_of(error), target=target) from error
+
+
+async def _awaited(made: Any) -> Any:
+    """Return what an async factory makes: servers of LangGraph also take one that is an async context manager."""
+    if inspect.iscoroutine(made):
+        return await made
+    async with made as graph:
+        return graph
 
 
 def _kind(value: Any) -> str:

@@ -52,6 +52,15 @@ graph = builder.compile(name="research")
 
 def make(config):
     return graph
+
+async def make_later(config):
+    return graph
+
+from contextlib import asynccontextmanager
+
+@asynccontextmanager
+async def opened():
+    yield graph
 """
 
 
@@ -132,6 +141,21 @@ def test_langgraph_json_names_the_graphs_to_check(call: Callable[..., Any], tmp_
     assert code == 1
     assert document["result"]["targets"][0]["target"] == "app/agent.py:graph"
     assert len(problems(document)) == 2
+
+
+@pytest.mark.parametrize("name", ["make_later", "opened"])
+def test_async_factory_is_awaited(call: Callable[..., Any], name: str) -> None:
+    code, document, _ = call(f"app/agent.py:{name}", "-ojson")
+
+    assert (code, len(problems(document))) == (1, 2)
+
+
+def test_every_target_that_cannot_be_loaded_is_named(call: Callable[..., Any]) -> None:
+    code, out, err = call("app/agent.py:nothing", "app/agent.py:neither")
+
+    assert code == 2
+    assert "'app/agent.py:nothing'" in err
+    assert "'app/agent.py:neither'" in out
 
 
 def test_manifest_of_graphrt_is_checked(call: Callable[..., Any], tmp_path: Path) -> None:
