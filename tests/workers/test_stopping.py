@@ -8,15 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.patience import eventually
 
 from graphrt import Context, GraphBuilder, Runtime
 from graphrt._flows.effects import Control
-from graphrt._runs import remote_tasks
+from graphrt._runs import detached, remote_tasks
 from graphrt.errors._codes.databases import POSTGRES_POOL_IN_USE
 from graphrt.stores import MemoryStore
 from graphrt.stores.filters import ScheduleFilter
 from graphrt.testing import FaultyHost
-from graphrt.workers import Host, Worker
+from graphrt.workers import Host, Worker, _serving
 
 from .graphs import State as Counted
 from .queue_support import State, alone
@@ -59,6 +60,31 @@ def test_second_stop_gives_a_task_no_more_time() -> None:
     assert not first.is_alive()
     assert work.told.is_set()
     assert worker.health().state == "stopped"
+
+
+def test_node_that_outlasts_the_grace_period_is_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_serving, "_OVERDUE_S", 0.0)
+    monkeypatch.setattr(detached, "_stopping_s", lambda _config: 0.01)
+    begun, ends = threading.Event(), threading.Event()
+
+    def node(_state: State) -> None:
+        begun.set()
+        ends.wait(LONG_S)
+
+    runtime = Runtime(alone(node).without_queues(), store=MemoryStore())
+    worker = Worker(runtime, poll_s=0.01).start()
+    runtime.start({})
+    assert begun.wait(20)
+    stopping = threading.Thread(target=worker.stop, kwargs={"grace_s": 0.0})
+    stopping.start()
+    eventually(lambda: "1 threads or tasks have not ended in time" in caplog.text)
+    ends.set()
+    stopping.join(20)
+
+    assert not stopping.is_alive()
+    assert caplog.text.count("have not ended in time") == 1
 
 
 def a_worker(runtime: Runtime[Any]) -> Host:

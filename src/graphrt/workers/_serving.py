@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -15,6 +16,10 @@ from graphrt.workers._host import Host
 
 _OPENING_S: Final = 60.0
 """Maximum time for opening a run, in seconds: it waits for locks, and for a server that does not answer."""
+_OVERDUE_S: Final = 1.0
+"""Seconds after the grace period until work that has not ended is logged. A run that was opening needs some of them."""
+
+log: Final = logging.getLogger("graphrt.workers")
 
 
 def serve(host: Host, grace_s: float, stopped: Callable[[], bool]) -> None:
@@ -70,6 +75,7 @@ def drain(
             of its runtime, so handing over is repeated until nothing is driven.
     """
     until = time.monotonic() + grace_s
+    overdue = threading.Event()
 
     def hand_over(runtime: Runtime[Any, Any]) -> None:
         while True:
@@ -77,6 +83,12 @@ def drain(
             runtime.hand_over(reason, grace_s=max(0.0, left_s))
             if not driving() or left_s < -_OPENING_S:
                 return
+            if left_s < -_OVERDUE_S and not overdue.is_set():
+                overdue.set()
+                text = (
+                    "%d threads or tasks have not ended in time, and are waited for: a sync node cannot be interrupted"
+                )
+                log.warning(text, driving())
             time.sleep(0.01)
 
     drains = [threading.Thread(target=hand_over, args=(runtime,)) for runtime in runtimes]
