@@ -419,6 +419,15 @@ def test_failed_thread_is_shown_as_text_without_its_code(call, stored: str) -> N
     assert "no such topic" in shown.out
 
 
+def test_resume_does_not_retry_a_failed_thread(call, stored: str) -> None:
+    call("run", "flow.py:letters", "--set", "topic=fail", "--store", stored, "--thread", "failed")
+
+    refused = call("resume", "flow.py:letters", "failed", "--store", stored)
+
+    assert refused.code == 2
+    assert "cannot be resumed" in refused.document["error"]["what"]
+
+
 def test_store_as_target_is_refused_where_the_graph_is_needed(call, stored: str) -> None:
     for words in (["why", stored, "paused", "notes"], ["resume", stored, "paused", "--answer", "1"]):
         assert "needs the graph of the thread" in call(*words).document["error"]["what"]

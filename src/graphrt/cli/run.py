@@ -96,13 +96,16 @@ def resume(
         elif answer is not None:
             reply = {"answer": parsed(answer, "--answer", A_TEXT)}
         else:
-            questions = for_people(runtime.state(thread).interrupts)
+            snapshot = runtime.state(thread)
+            questions = for_people(snapshot.interrupts)
             if questions:
                 try:
                     stream = drive.asked(questions)
                 except NoAnswer:
                     return drive.waiting()
                 return drive.streamed(lambda: stream)
+            if snapshot.status in ("failed", "cancelled", "completed"):
+                reply = {"answers": {}}  # is refused: without answers a stream would retry the thread
         return drive.streamed(lambda: runtime.stream(thread=thread, modes=MODES, **reply))
 
 
