@@ -153,6 +153,14 @@ def test_function_that_does_not_return_a_conversation_is_refused(wrong: Any) -> 
     assert asked.asked == []
 
 
+def test_messages_of_a_function_that_are_too_long_are_its_error() -> None:
+    asked = model("done")
+
+    with pytest.raises(AgentLimitError, match=r"what Compaction\(using=\.\.\.\) returned") as caught:
+        run(Agent(asked, compaction=Compaction(tokens=20, using=lambda said: said)), "some words " * 30)
+    assert (caught.value.code, asked.asked) == ("compaction-bound", [])
+
+
 def test_unreachable_bound_is_an_error_before_any_cost() -> None:
     asked, writer = model("done"), model("sum")
     compaction = Compaction(tokens=10, summarise=writer)

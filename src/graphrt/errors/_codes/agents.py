@@ -145,6 +145,10 @@ COMPACTION_BOUND = ErrorCode(
     fix="Raise Compaction(tokens=...), or send less: shorter tool results, instructions or messages.",
     where="agent {name!r}",
 )
+CHOSEN_MESSAGES_TOO_LONG = COMPACTION_BOUND.variant(
+    "Agent {name!r} may send {limit:count token}: what Compaction(using=...) returned, instructions and tools need {needed}.",
+    fix="Return fewer or shorter messages, or raise Compaction(tokens=...).",
+)
 
 INPUT_REFUSED = ErrorCode(
     "check-failed",

@@ -23,8 +23,8 @@ from typing import Any, Final, TypeAlias, final
 
 from graphrt._ambient import inside
 from graphrt._arguments import checked_function, checked_type, number_problem
-from graphrt.errors._codes.agents import COMPACTION_BOUND
-from graphrt.errors._codes.arguments import BAD_LIMITS, INVALID_ARGUMENT, WRONG_RETURN_VALUE
+from graphrt.errors._codes.agents import CHOSEN_MESSAGES_TOO_LONG, COMPACTION_BOUND
+from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER, BAD_LIMITS, WRONG_RETURN_VALUE
 from graphrt.harness.agent._host import Place
 from graphrt.harness.budget._admission import tokens_of
 from graphrt.harness.messages import (
@@ -94,9 +94,7 @@ class Compaction:
         checked_type("results", self.results, bool, "Give True or False.")
         checked_function("using", self.using, "Give a function of a list of messages that returns those to send.")
         if self.using is not None and self.summarise is not None:
-            raise INVALID_ARGUMENT(
-                argument="summarise", value=self.summarise, wanted="no function `using` beside it, or to be left out"
-            )
+            raise ARGUMENTS_EXCLUDE_EACH_OTHER(argument="summarise=", other="using=", superfluous="one of them")
 
 
 @final
@@ -289,7 +287,7 @@ class Compactor:
         if messages is None:
             raise WRONG_RETURN_VALUE(
                 function=f"Compaction(using=...) of agent {self._agent!r}",
-                returned=type(chosen).__name__,
+                returned="an empty list" if chosen == [] else type(chosen).__name__,
                 wanted="a list of 1..n messages, with the results of all their tool calls",
                 value=chosen,
             )
@@ -299,7 +297,9 @@ class Compactor:
         shortened = replace(request, messages=(*head, *(_bare(message, result=True) for message in messages)))
         needed = tokens_of(shortened, self._profile)
         if needed > self._bound:
-            raise COMPACTION_BOUND(name=self._agent, limit=self._bound, needed=needed, messages=request.messages)
+            raise CHOSEN_MESSAGES_TOO_LONG(
+                name=self._agent, limit=self._bound, needed=needed, messages=request.messages
+            )
         self._request = shortened
         return shortened
 
