@@ -331,9 +331,10 @@ def test_client_has_the_verbs_of_the_runtime():
 
 class Album(BaseModel):
     messages: Annotated[list[Message], messages] = []
+    name: bytes = b""
 
 
-def test_media_are_sent_with_their_bytes(serve):
+def test_media_and_bytes_arrive_unchanged(serve):
     g: Any = GraphBuilder(Album, name="album")
     g.add_node("look", lambda state: {})
     g.add_edge(START, "look")
@@ -341,12 +342,13 @@ def test_media_are_sent_with_their_bytes(serve):
     message = UserMessage(content=["What is this?", Image.from_bytes(b"\x89PNG\r\n\x1a\n")])
 
     with Runtime(graph, store="memory:") as runtime, Client(serve(runtime).url, graph) as client:
-        client.run({"messages": [message]}, thread="t")
+        client.run({"messages": [message], "name": b"cat"}, thread="t")
+        stored = runtime.state("t").values
 
-        assert runtime.state("t").values.messages[0].parts == message.parts
+        assert (stored.messages[0].parts, stored.name) == (message.parts, b"cat")
 
 
-@pytest.mark.parametrize("value", [object(), {"nested": [lambda: None]}, "\ud800", math.nan])
+@pytest.mark.parametrize("value", [object(), {"nested": [lambda: None]}, "\ud800", b"\xff", math.nan])
 def test_value_that_json_lacks_is_not_sent(client, value):
     with pytest.raises(InputError, match="sent to the server") as caught:
         client.start({"topic": value})

@@ -817,16 +817,16 @@ def _name(target: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON data: of a model or dataclass, its fields; of media, their bytes.
+    """Return a value as JSON data: of a model or dataclass, its fields; of media, their bytes; of bytes, their text.
 
     Raises:
         InputError: It has something that JSON lacks.
     """
     try:
-        data = to_jsonable_python(value, fallback=_media, bytes_mode="base64")
+        data = to_jsonable_python(value, fallback=_media)
         json.dumps(data, ensure_ascii=False, allow_nan=False).encode()  # as httpx does, which only raises a ValueError
         return data
-    except ValueError as error:  # a lone surrogate, a reference cycle, or a number such as NaN
+    except ValueError as error:  # a lone surrogate, bytes that are not UTF-8, a reference cycle, a number such as NaN
         raise _NOT_SENT(value=value) from error
 
 
