@@ -11,7 +11,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
-from graphrt._arguments import check_amount, check_mapping, check_text, check_whole, each
+from graphrt._arguments import check_amount, check_mapping, check_text, check_whole, each, is_mapping
 from graphrt.errors import InputError, closest, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.tools import DUPLICATE_TOOL
@@ -186,7 +186,7 @@ def _messages(prompt: Prompt) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         return (UserMessage(text=prompt),)
     items: Any = prompt
-    if isinstance(items, Mapping) or not hasattr(items, "__iter__"):
+    if is_mapping(items) or not hasattr(items, "__iter__"):
         raise INVALID_ARGUMENT(
             argument="The prompt",
             value=type(items),
