@@ -89,7 +89,7 @@ __all__ = [
 ]
 # fmt: on
 
-S = TypeVar("S")
+S = te.TypeVar("S", default=Any)
 I_co = te.TypeVar("I_co", default=Mapping[str, Any], covariant=True)
 """The type of a run's input besides a whole state, as in `CompiledGraph`. Covariant for the same reason."""
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NotRequired, TypedDict, assert_type
 
 from pydantic import BaseModel
 
-from graphrt import CompiledGraph, Context, GraphBuilder, Runtime
+from graphrt import CompiledGraph, Context, GraphBuilder, RunResult, Runtime
 from graphrt.reducers import append
 from graphrt.testing import record
 from graphrt.workers import Worker
@@ -77,6 +77,7 @@ serve(turns, Runtime(chat), {"chat": ["hello"]})
 
 
 def any_graph(graph: CompiledGraph[Any, Any]) -> None: ...
+def without_types(builder: GraphBuilder, graph: CompiledGraph, runtime: Runtime, result: RunResult) -> None: ...
 
 
 any_graph(asked)

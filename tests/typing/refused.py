@@ -293,7 +293,7 @@ graph.route("a", Other(name="?"))  # type: ignore[arg-type]  # pyright: ignore[r
 graph.with_nodes({"a": takes_another_state})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
 graph.with_nodes({"a": takes_too_much})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
 graph.name = "other"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
-runtime = Runtime(graph, stoer="memory:")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
+runtime = Runtime(graph, stoer="memory:")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 Runtime(g)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Runtime(graph).run(Other(name="?"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Runtime(graph).state("t").values.qestion  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

@@ -14,7 +14,9 @@ Source: persistent arrays by rerooting, as in Baker, "Shallow binding makes func
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, final
+
+import typing_extensions as te
 
 from graphrt._arguments import is_mapping
 from graphrt._engine.committed import Committed, Uncommitted
@@ -27,7 +29,7 @@ from graphrt.events import Usage
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
 
-S = TypeVar("S")
+S = te.TypeVar("S", default=Any)
 
 
 def revert(values: Values, undo: Undo) -> None:

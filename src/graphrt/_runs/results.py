@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, final
 
+import typing_extensions as te
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from graphrt import events
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from graphrt._engine.engine import Engine
     from graphrt._journal.thread_fold import Fold
 
-S = TypeVar("S")
+S = te.TypeVar("S", default=Any)
 """The state class of the graph."""
 _NONE_USED = events.Usage()
 """Usage of a run without model calls; shared, since it never changes."""

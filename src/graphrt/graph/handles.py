@@ -14,7 +14,7 @@ import typing_extensions as te
 
 from graphrt.commands import Command, EndType, Interrupt, NodeRef, Send, StartType
 
-S = TypeVar("S")
+S = te.TypeVar("S", default=Any)
 """The state. Invariant: nodes take it and results return it."""
 U = te.TypeVar("U", default=Mapping[str, Any])
 """The update. Invariant, like the state."""
