@@ -648,7 +648,7 @@ def _asked_first(prompt: Any, run_options: Mapping[str, Any], defaults: RunOptio
         InputError: The prompt or an option is wrong.
     """
     options: Any = run_options
-    if isinstance(prompt, (str, Mapping)) or not hasattr(prompt, "__iter__"):
+    if issubclass(type(prompt), (str, Mapping)) or not hasattr(prompt, "__iter__"):
         return ModelRequest.build(prompt, options, defaults=defaults)
     messages = tuple(prompt)
     if not any(isinstance(message, SystemMessage) for message in messages):
