@@ -10,7 +10,6 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
-from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, TypeAlias, TypeVar, Unpack, cast, final, overload
 from urllib.parse import quote
@@ -56,11 +55,6 @@ _PAUSE_S: Final = 0.2
 _IN_PROGRESS_S: Final = 90.0
 _IN_PROGRESS_PAUSE_S: Final = 1.0
 """Seconds for which a request is repeated while another process handles its key, and seconds between two tries."""
-_NOT_SENT: Final = partial(
-    INVALID_ARGUMENT,
-    argument="A value that is sent to the server",
-    wanted="what JSON can hold, or a model or dataclass",
-)
 _CONFLICTS: Final = frozenset({"conflict", "lost-lease"})
 
 
@@ -816,6 +810,12 @@ def _name(target: Any) -> Any:
     return getattr(target, "value", target)
 
 
+def _not_sent(value: Any) -> InputError:
+    """Return the error for a *value* that JSON cannot hold."""
+    wanted = "what JSON can hold, or a model or dataclass"
+    return INVALID_ARGUMENT(argument="A value that is sent to the server", value=value, wanted=wanted)
+
+
 def _plain(value: Any) -> Any:
     """Return a value as JSON data: of a model or dataclass, its fields; of media, their bytes; of bytes, their text.
 
@@ -827,14 +827,14 @@ def _plain(value: Any) -> Any:
         json.dumps(data, ensure_ascii=False, allow_nan=False).encode()  # as httpx does, which only raises a ValueError
         return data
     except ValueError as error:  # a lone surrogate, bytes that are not UTF-8, a reference cycle, a number such as NaN
-        raise _NOT_SENT(value=value) from error
+        raise _not_sent(value) from error
 
 
 def _media(value: Any) -> Any:
     """Return media as data that validates as them again; pydantic asks for all values that JSON lacks."""
     if isinstance(value, Image | Audio | Document):
         return TypeAdapter(type(value)).dump_python(value, mode="json")
-    raise _NOT_SENT(value=value)
+    raise _not_sent(value)
 
 
 def _raised(problem: Mapping[str, Any]) -> GraphrtError:
