@@ -85,9 +85,7 @@ def drain(
                 return
             if left_s < -_OVERDUE_S and not overdue.is_set():
                 overdue.set()
-                text = (
-                    "%d threads or tasks have not ended in time, and are waited for: a sync node cannot be interrupted"
-                )
+                text = "%d threads or tasks have not ended in time, and are waited for: sync nodes without a timeout_s"
                 log.warning(text, driving())
             time.sleep(0.01)
 
