@@ -40,6 +40,14 @@ def test_unused_reservation_is_released() -> None:
     run(body)
 
 
+def test_large_amounts_are_shown_exactly() -> None:
+    async def body() -> None:
+        with pytest.raises(BudgetExceededError, match="may take 2345679 tokens, and 2345678 of 2345678 are left"):
+            await Ledger(Budget(tokens=2_345_678)).reserve(tokens(2_345_679))
+
+    run(body)
+
+
 def test_call_that_can_never_fit_is_refused_at_once_with_a_reason() -> None:
     async def body() -> None:
         ledger = Ledger(Budget(tokens=100), of="agent 'a'")

@@ -8,9 +8,9 @@ from graphrt.errors._error_code import ErrorCode
 BUDGET_EXCEEDED = ErrorCode(
     "budget-exceeded",
     BudgetExceededError,
-    "A model call does not fit the budget of {of}: it may take {wanted:g} {noun}, and {left:g} of {most:g} are left"
+    "A model call does not fit the budget of {of}: it may take {wanted:.15g} {noun}, and {left:.15g} of {most:.15g} are left"
     "{inside}.",
-    known="{unit}: limit {most:g}, spent {spent:g}, held by other calls {held:g}",
+    known="{unit}: limit {most:.15g}, spent {spent:.15g}, held by other calls {held:.15g}",
     fix="Raise the budget, lower max_tokens, or shorten what the model has to read.",
     where="budget of {of}",
     boundary=True,

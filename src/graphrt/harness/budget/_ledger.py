@@ -377,7 +377,7 @@ class Ledger:
         unit = UNITS[at]
         max_amount, spent = unit.shown(ledger._limits[at] or 0), unit.shown(ledger._spent[at])
         held = unit.shown(ledger._held[at])
-        waits_for_itself = f", of which calls in progress hold {held:g}. It cannot wait for them to end, because it is part of one of them"
+        waits_for_itself = f", of which calls in progress hold {held:.15g}. It cannot wait for them to end, because it is part of one of them"
         return BUDGET_EXCEEDED(
             inside=waits_for_itself if inside else "",
             of=ledger.of,
