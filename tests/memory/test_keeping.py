@@ -171,3 +171,12 @@ def test_worker_with_retention_deletes_expired_items() -> None:
         eventually(lambda: len(past.memory.search()) == 1)
 
     assert [item.key for item in past.memory.search()] == ["kept"]
+
+
+@pytest.mark.parametrize("text", ["हिन्दी चाय", "العَرَبِيَّة", "İstanbul"])
+def test_word_has_its_combining_marks(text: str) -> None:
+    with Runtime(graph(), store="memory:") as runtime:
+        runtime.memory.put("notes", "1", text)
+        runtime.memory.put("notes", "2", " ".join(text))
+
+        assert [item.key for item in runtime.memory.search("notes", text.split(maxsplit=1)[0])] == ["1"]

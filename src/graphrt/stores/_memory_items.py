@@ -1,9 +1,9 @@
 """Items of the memory: their checks, the words that they are found by, and the ranking of search results.
 
 The memory belongs to a store and not to a thread. An *item* has a namespace, a key and a value. It is found by *words*:
-each longest run of letters and digits of its text, without differences of case (`words_of`). A store keeps them beside
-the value and compares them exactly. So all stores find the same items and rank them alike, whichever database they use
-(decision 0250).
+each longest run of letters and digits of its text, with their combining marks and without differences of case
+(`words_of`). A store keeps them beside the value and compares them exactly. So all stores find the same items and rank
+them alike, whichever database they use (decision 0250).
 
 A search finds the items that have one of its words. A word that fewer items of the searched namespaces have weighs
 more: log(1 + (n - m + 0.5) / (m + 0.5)), where m of n items have it. This is the weight of BM25. The share of an item
@@ -18,6 +18,7 @@ stores compute the same scores, those with SQL in the database (decision 0259).
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import isfinite, log
 from typing import TYPE_CHECKING, Any, Final
@@ -43,7 +44,9 @@ MOST_WORDS: Final = 2_000
 MOST_COMPARED: Final = 10_000
 """Maximum number of vectors that a search compares without pgvector: those of the newest items. Other items are found
 by their words."""
-_WORD: Final = re.compile(r"[^\W_]+").findall
+_WORDS: Final = re.compile(r"[^\W_]+").findall
+_BETWEEN: Final = re.compile(r"[\W_]").sub
+"""Replaces the characters that are neither letters nor digits: spaces, but also the vowel signs of many scripts."""
 
 
 class SealedWrite(MemoryWrite):
@@ -54,16 +57,21 @@ class SealedWrite(MemoryWrite):
 
 def words_of(*texts: str) -> tuple[str, ...]:
     """Return the distinct words of *texts* in order of first use, at most `MOST_WORDS`."""
-    import unicodedata  # an extension module that hardly any program needs
-
     words: dict[str, None] = {}
     for text in texts:
-        for word in _WORD(unicodedata.normalize("NFKC", text).casefold()):
+        for word in _split(unicodedata.normalize("NFKC", text).casefold()):
             if len(word) <= LONGEST_WORD:
                 words[word] = None
                 if len(words) == MOST_WORDS:
                     return tuple(words)
     return tuple(words)
+
+
+def _split(text: str) -> list[str]:
+    """Return the words of *text*, in order. Combining marks belong to the letter before them."""
+    if text.isascii():
+        return _WORDS(text)
+    return _BETWEEN(lambda char: char[0] if unicodedata.category(char[0])[0] == "M" else " ", text).split()
 
 
 def _bad(what: str, given: str, wanted: str) -> InputError:
@@ -113,7 +121,7 @@ def checked_writes(writes: Iterable[MemoryWrite], at: float) -> list[MemoryWrite
                 raise _bad("The body", f"a {type(body).__name__}", "bytes")
             if not isinstance(write, SealedWrite):
                 check_size(body)
-        if not len(set(words)) == len(words) <= MOST_WORDS or any(_WORD(word) != [word] for word in words):
+        if not len(set(words)) == len(words) <= MOST_WORDS or any(_split(word) != [word] for word in words):
             raise _bad("The words", "other than words_of() makes them", "what it returned")
         if not isfinite(at) or (expires_at is not None and not isfinite(expires_at)):
             raise _bad("The time", f"{expires_at!r} at {at!r}", "seconds since the epoch")
