@@ -1340,9 +1340,9 @@ class Runtime(Generic[S, I_co]):
     def prune(self, thread: str, *, before: int | None = None) -> int:
         """Remove old entries of the thread, up to the last commit or edit before the entry *before*.
 
-        A snapshot replaces them, so that the thread continues as it would have. If the open superstep of an interrupted
-        thread was edited, its questions are journalled again. Edits of any other unfinished thread are kept until it
-        continues.
+        The last commit of a run that completes is removed only with the entry that says so. A snapshot replaces them,
+        so that the thread continues as it would have. If the open superstep of an interrupted thread was edited, its
+        questions are journalled again. Edits of any other unfinished thread are kept until it continues.
 
         Args:
             before: `seq` of an entry; None removes every entry that the current state does not need.

@@ -396,8 +396,9 @@ class ThreadModel:
             alone = entry.kind == "thread-forked" and (
                 after is None or bool(after.path) or after.kind not in ("interrupt-raised", "interrupt-answered")
             )
-            # A commit with an `after` question shares its record with that question.
-            committed = entry.kind == "superstep-committed" and not entry.data["after"]
+            # A commit with an `after` question shares its record with that question, and the last one with the end.
+            is_last = after is not None and after.kind == "run-completed"
+            committed = entry.kind == "superstep-committed" and not entry.data["after"] and not is_last
             edited = entry.kind == "thread-updated" and not entry.data["open"] and "last" in entry.data
             whole = committed or entry.kind == "run-completed" or alone or edited
             if self.first <= seq < least and not entry.path and whole:
