@@ -32,6 +32,7 @@ from graphrt.harness.tools.results import to_result
 
 if TYPE_CHECKING:
     from graphrt.events import Usage
+    from graphrt.harness.budget._ledger import Ledger
 
 __all__ = ["GraphHarness", "GraphTool"]
 
@@ -273,6 +274,10 @@ class GraphHarness:
             InputError: Options were passed; a graph used as a harness accepts none.
             ToolError: The run ended with a different status from "completed" (`graph-not-ended`).
         """
+        return await self.__graphrt_within__(None, prompt, **options)
+
+    async def __graphrt_within__(self, ledger: Ledger | None, prompt: Prompt, /, **options: Any) -> AgentReply:
+        """Run the graph once, as `run`. Each of its model calls must fit the budget of *ledger*, if there is one."""
         passed = [name for name, value in options.items() if value is not None]  # None counts as not passed
         if passed:
             raise ARGUMENTS_EXCLUDE_EACH_OTHER(
@@ -282,48 +287,60 @@ class GraphHarness:
             )
         usages: list[Usage] = []
         try:
-            with _part_of(surroundings().agent, self._graph.name, usages):
+            with _part_of(surroundings().agent, self._graph.name, usages, ledger):
                 result = await self._graph.arun(self._input(prompt), **self._options)
             # A compiled graph reports its usage to *usages*. For other objects with `arun`, the result may contain it.
             if not usages and result.usage is not None:
                 usages.append(result.usage)
+                if ledger is not None:
+                    ledger.charge(used_amounts(result.usage))
             _check_ended(self._graph, result)
             text = self._output(result.state)
         except BaseException:
-            await _paid(self._graph.name, usages)  # a failed run has no reply to carry its usage
+            await _paid(self._graph.name, usages, counted=ledger is not None)  # there is no reply to carry the usage
             raise
         usage = sum(usages[1:], usages[0]) if usages else None
         return AgentReply(text=text, usage=usage, model=self._graph.name, output=result.state)
 
 
-async def _paid(graph: str, usages: list[Usage]) -> None:
-    """Add *usages*, the usage of a failed run of *graph*, to the node's task: to its totals and budgets."""
+async def _paid(graph: str, usages: list[Usage], *, counted: bool) -> None:
+    """Add *usages*, the usage of a failed run of *graph*, to the totals of the node's task.
+
+    It is added to the task's budgets too, unless it was *counted* there call by call.
+    """
     node = running_context()  # the Context; None outside a graph, and for background work whose node has ended
     if node is None:
         return
     services = node._agents()
     for usage in usages:
-        if services.ledger is not None and surroundings().agent is None:  # an agent's ledger already counted the calls
+        # An agent's ledger already counted the calls.
+        if services.ledger is not None and surroundings().agent is None and not counted:
             services.ledger.charge(used_amounts(usage))
         await services.record(Billed(f"graph/{graph}", usage, graph))
 
 
 @contextmanager
-def _part_of(place: Place | None, graph: str, usages: list[Usage]) -> Generator[None, None, None]:
+def _part_of(
+    place: Place | None, graph: str, usages: list[Usage], ledger: Ledger | None = None
+) -> Generator[None, None, None]:
     """Within this block, make a graph run part of the agent run *place*: it shares that run's budget, depth and stream.
 
     Args:
         place: Place of the agent that runs the graph as a tool; None if none does.
         graph: Name of the graph.
         usages: Receives the usage of each run inside.
+        ledger: Budget that bounds the graph's model calls where no agent runs it; None leaves that of an outer caller.
 
     Raises:
         AgentLimitError: The graph would exceed the depth limit.
     """
     if place is None:  # not called by an agent: keep the values of an outer caller, and only collect usage here
         run_by = surroundings().above
-        # A new one has no ledger, no enclosing agents, no depth limit and no stream.
-        above = Above(None, 0, _ANY_DEPTH, None, usages) if run_by is None else run_by._replace(took=usages)
+        # A new one has no enclosing agents, no depth limit and no stream.
+        if run_by is None:
+            above = Above(ledger, 0, _ANY_DEPTH, None, usages)
+        else:
+            above = run_by._replace(took=usages, ledger=run_by.ledger if ledger is None else ledger)
         with inside(above=above):
             yield
         return

@@ -204,7 +204,7 @@ def _made(target: str, value: Any) -> Any:
     except (TypeError, ValueError) as error:
         raise BAD_TARGET(given=target, problem=f"it is {_kind(value)} that needs arguments", target=target) from error
     try:
-        made = value(*arguments)
+        made: Any = value(*arguments)
         if inspect.iscoroutine(made) or (hasattr(made, "__aenter__") and not isinstance(made, Runtime)):
             import asyncio  # other targets do not need it
 

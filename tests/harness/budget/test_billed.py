@@ -26,6 +26,7 @@ from graphrt.errors import (
 from graphrt.events import Amounts, Usage
 from graphrt.harness import Agent, AgentReply, Budget, FunctionModel, GraphHarness, TextDelta, TokenTracker
 from graphrt.harness.cassette import Cassette
+from graphrt.stores import MemoryStore
 from graphrt.testing import ChatAnswer, FakeChatServer
 
 from .calls import COUNTED, PRICED, State, ask_once, fan, took
@@ -341,6 +342,28 @@ def test_interrupted_stream_keeps_its_reservation_despite_partial_counts(wire: s
         result = Runtime(fan(1, node), harness=harness, budget=Budget(tokens=100)).run({})
 
     assert result.usage == UNREPORTED
+
+
+def test_budget_holds_each_model_call_of_a_graph_as_a_harness() -> None:
+    g = GraphBuilder(State, name="inner")
+
+    @g.node
+    async def asks(state: State, ctx: Context) -> dict[str, Any]:
+        return {"said": [(await ctx.harness.run(str(number))).text for number in range(2)]}
+
+    g.add_edge(START, asks)
+    writer = agent(*[AgentReply(text="one", usage=OK)] * 4)
+    inner = GraphHarness(g.compile(), input=lambda _: {}, output=lambda state: "".join(state.said), harness=writer)
+
+    async def node(state: State, ctx: Context) -> dict[str, Any]:
+        return {"said": [(await ctx.harness.run("?")).text, str(ctx.budget.spent.calls)]}  # type: ignore[union-attr]
+
+    store = MemoryStore()
+    with pytest.raises(BudgetExceededError):
+        Runtime(fan(1, node), harness=inner, budget=Budget(calls=1), store=store).run({}, thread="t")
+    result = Runtime(fan(1, node), harness=inner, budget=Budget(calls=3), store=store).retry("t")
+
+    assert (result.state.said, result.usage) == (["oneone", "3"], OK + OK + OK)
 
 
 def test_failed_graph_as_a_harness_is_charged_the_usage_of_its_calls() -> None:

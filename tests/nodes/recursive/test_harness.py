@@ -33,9 +33,10 @@ def test_harness_answers_outside_a_graph_and_reports_its_bound() -> None:
     assert reply.usage.total_tokens <= harness.bound.tokens
 
 
-def test_harness_is_one_recorded_call_of_a_node_and_a_budget_covers_its_bound() -> None:
+def test_harness_is_one_recorded_call_of_a_node_and_a_budget_holds_each_of_its_model_calls() -> None:
     reader = FunctionModel(librarian)
-    harness = RecursiveHarness(BOOK.text, model=reader, piece_model=FunctionModel(clerk), limits=SMALL)
+    piece_reader = FunctionModel(clerk)
+    harness = RecursiveHarness(BOOK.text, model=reader, piece_model=piece_reader, limits=SMALL)
     g: GraphBuilder[State, Any] = GraphBuilder(State)
 
     @g.node
@@ -46,12 +47,12 @@ def test_harness_is_one_recorded_call_of_a_node_and_a_budget_covers_its_bound() 
     g.add_edge(START, ask)
     with Runtime(g.compile(), store="memory:") as runtime:
         runtime.run({}, thread="t")
-        asked = len(reader.calls)
+        asked = len(reader.calls) + len(piece_reader.calls)
         assert runtime.resume("t", "!").state.answer == BOOK.answer + "!"
-        assert len(reader.calls) == asked
-        with pytest.raises(BudgetExceededError):
-            Runtime(g.compile(), store="memory:", budget=Budget(tokens=harness.bound.tokens - 1)).run({}, thread="u")
-        assert len(reader.calls) == asked
+        assert len(reader.calls) + len(piece_reader.calls) == asked
+    with Runtime(g.compile(), store="memory:", budget=Budget(calls=2)) as runtime, pytest.raises(BudgetExceededError):
+        runtime.run({}, thread="u")
+    assert len(reader.calls) + len(piece_reader.calls) == asked + 2
 
 
 def test_the_harness_takes_no_options() -> None:

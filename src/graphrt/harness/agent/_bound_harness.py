@@ -41,6 +41,7 @@ from graphrt.harness.request import ModelRequest, TranscribedOptions
 from graphrt.harness.tools.registry import name_of
 
 if TYPE_CHECKING:
+    from graphrt.harness.budget._ledger import Ledger
     from graphrt.harness.messages import Prompt
 
 __all__ = ["BoundHarness"]
@@ -210,13 +211,17 @@ class BoundHarness(Generic[OutputT_co]):
         # call in it.
         digest = of_call(prompt, options)
         call = PendingCall(_NO_REQUEST, f"{digest}.{number(host, digest)}/1", of_model=False, prompt=prompt)
+        # A graph that is a harness has this method: a budget holds its model calls one by one.
+        is_graph = hasattr(harness, "__graphrt_within__")
 
         async def chosen(call: PendingCall, next_: Next) -> AgentReply:
             """Check that the harness may be called before its profile is read: the link in place of `Fallback`."""
             if surroundings().instead is None:
                 check_real(harness)  # raises if this process forbids real model requests, as test suites may
-            call.ask(_AsModel(harness, prompt, options))
-            if host.ledger is not None:  # `defaults`: options that the harness uses if a call does not give them
+            call.ask(_AsModel(harness, prompt, options, host.ledger))
+            if (
+                host.ledger is not None and not is_graph
+            ):  # `defaults`: options that the harness uses if a call does not give them
                 defaults = getattr(harness, "defaults", None)
                 call.request = ModelRequest.build(prompt, options, defaults=defaults)  # type: ignore[arg-type]  # checked there
             return await next_(call)
@@ -225,7 +230,7 @@ class BoundHarness(Generic[OutputT_co]):
             """Return whether the reply is streamed, because the caller of `stream` or a reader of the run reads it."""
             return show != host.emit or bool(host.stream_models if host.emit is None else host.streams)
 
-        links: list[Link] = [Recorded(host, host.ledger), chosen, *within(host.ledger, host)]
+        links: list[Link] = [Recorded(host, host.ledger), chosen, *(() if is_graph else within(host.ledger, host))]
         with host.recorded_whole():
             chain = chained(links, partial(ask_model, show, streams, host if form is None else None, _checked))
             reply = await chain(call)
@@ -246,9 +251,11 @@ class BoundHarness(Generic[OutputT_co]):
 class _AsModel:
     """A plain harness in the place of a model, which answers one prompt."""
 
-    def __init__(self, harness: Any, prompt: Any, options: dict[str, Any]) -> None:
+    def __init__(self, harness: Any, prompt: Any, options: dict[str, Any], ledger: Ledger | None) -> None:
         self.harness = harness
-        self.invoke: Callable[[Any], Any] = lambda _request: harness.run(prompt, **options)
+        within_budget = getattr(harness, "__graphrt_within__", None)
+        run = harness.run if within_budget is None else partial(within_budget, ledger)
+        self.invoke: Callable[[Any], Any] = lambda _request: run(prompt, **options)
         if hasattr(harness, "stream"):
             self.stream: Callable[[Any], Any] = lambda _request: harness.stream(prompt, **options)
 

@@ -17,7 +17,6 @@ from graphrt.harness import (
     AgentReply,
     ChatModel,
     GraphHarness,
-    ModelProfile,
     Prompt,
     RunOptions,
     Template,
@@ -176,18 +175,12 @@ class RecursiveHarness:
     def __init__(self, context: Any, *, model: str | ChatModel, **options: te.Unpack[ReaderOptions]) -> None:
         self.text: Final = LongText.of(context)
         """The text."""
-        limits = options.get("limits") or RecursiveLimits()
-        self.bound: Final[CostBound] = limits.bound()
+        self.bound: Final[CostBound] = (options.get("limits") or RecursiveLimits()).bound()
         """The maximum cost of an answer."""
         graph = recursive(_Asked, "{question}", context=lambda _: self.text, into="answer", model=model, **options)
         self._graph: Final = GraphHarness(
             graph, input=lambda prompt: {"question": _question(prompt)}, output=lambda state: state.answer
         )
-        answer = limits.answer_tokens
-        self.profile: Final = ModelProfile(
-            name=graph.name, max_output_tokens=answer, count_tokens=lambda _: max(0, self.bound.tokens - answer)
-        )
-        """Makes a budget reserve the whole bound before a call."""
 
     async def run(self, prompt: Prompt, /, **options: te.Unpack[RunOptions]) -> AgentReply:
         """Answer the last message of *prompt*.
@@ -197,7 +190,11 @@ class RecursiveHarness:
             LimitError: No answer was found within the limits.
             HarnessError: A model call of a reader failed.
         """
-        reply = await self._graph.run(prompt, **options)
+        return await self.__graphrt_within__(None, prompt, **options)
+
+    async def __graphrt_within__(self, ledger: Any, prompt: Prompt, /, **options: Any) -> AgentReply:
+        """Answer, as `run`. Each model call must fit the budget of *ledger*, if there is one."""
+        reply = await self._graph.__graphrt_within__(ledger, prompt, **options)
         return AgentReply(text=reply.text, usage=reply.usage, model=reply.model)
 
 
