@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from graphrt.errors import DefinitionError, closest, names
 from graphrt.errors._codes.arguments import MISSING_PACKAGE
@@ -204,12 +204,12 @@ def _made(target: str, value: Any) -> Any:
     except (TypeError, ValueError) as error:
         raise BAD_TARGET(given=target, problem=f"it is {_kind(value)} that needs arguments", target=target) from error
     try:
-        made: Any = value(*arguments)
+        made = value(*arguments)
         if inspect.iscoroutine(made) or (hasattr(made, "__aenter__") and not isinstance(made, Runtime)):
             import asyncio  # other targets do not need it
 
             return asyncio.run(_awaited(made))
-        return made
+        return cast("Any", made)
     except (DefinitionError, KeyboardInterrupt):
         raise
     except BaseException as error:  # as at an import
