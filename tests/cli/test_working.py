@@ -147,7 +147,14 @@ def test_worker_refuses_a_store_in_memory(call, work: Path) -> None:
         assert "in memory, which no other process reaches" in refused.err
 
 
-@pytest.mark.parametrize("words", [("start",), ("schedules", "add"), ("serve", "--no-worker")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("start",),
+        ("schedules", "add"),
+        pytest.param(("serve", "--no-worker"), marks=pytest.mark.needs("uvicorn", "starlette", "httpx")),
+    ],
+)
 def test_work_for_other_processes_is_not_left_in_memory(call, work: Path, words: tuple[str, ...]) -> None:
     more = ("daily", "0 9 * * *") if words[0] == "schedules" else ()
 
