@@ -297,7 +297,8 @@ class GraphHarness:
             _check_ended(self._graph, result)
             text = self._output(result.state)
         except BaseException:
-            await _paid(self._graph.name, usages, counted=ledger is not None)  # there is no reply to carry the usage
+            # A failed run has no reply that reports its usage.
+            await _paid(self._graph.name, usages, counted=ledger is not None)
             raise
         usage = sum(usages[1:], usages[0]) if usages else None
         return AgentReply(text=text, usage=usage, model=self._graph.name, output=result.state)

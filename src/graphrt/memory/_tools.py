@@ -45,7 +45,7 @@ def memory_tools(
             value=namespace,
             wanted="a namespace such as 'customers/42', or a function that returns it",
         )
-    search_filter("", "", limit, bare=True)  # now, because the model would be told of a wrong limit, and nobody else
+    search_filter("", "", limit, bare=True)  # checked now: later, only the model would learn that the limit is wrong
     check_expiry(expires_s, "expires_s= of memory_tools()")
 
     def place(context: ToolContext) -> str:

@@ -74,7 +74,7 @@ class Turn(NamedTuple):
     whole: bool = False
     """Whether the response begins with the whole turn instead of where the run began or continued."""
     abandons: bool = False
-    """Whether the thread failed in another turn, which the run gives up."""
+    """Whether the run gives up what is left of an earlier turn, in which the thread failed."""
 
 
 class Projection(Protocol):
@@ -466,10 +466,10 @@ def decided(turn: Turn, runtime: Runtime[Any, Any], may: Callable[[Any], None]) 
         return turn._replace(verb="run" if is_new else "", answers={}, abandons=state.status == "failed")
     if turn.verb == "answer":
         return turn._replace(answers=_new_answers(turn.answers, runtime, turn.thread))
-    failed = _failed_after(runtime, turn.thread) if turn.verb == "run" else None
-    if failed is None:
+    failed_messages = _failed_after(runtime, turn.thread) if turn.verb == "run" else None
+    if failed_messages is None:
         return turn
-    if failed and failed == turn.said:
+    if failed_messages and failed_messages == turn.said:
         return turn._replace(verb="retry", key=())
     return turn._replace(abandons=True)
 

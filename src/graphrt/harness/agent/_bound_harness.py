@@ -219,9 +219,8 @@ class BoundHarness(Generic[OutputT_co]):
             if surroundings().instead is None:
                 check_real(harness)  # raises if this process forbids real model requests, as test suites may
             call.ask(_AsModel(harness, prompt, options, host.ledger))
-            if (
-                host.ledger is not None and not is_graph
-            ):  # `defaults`: options that the harness uses if a call does not give them
+            if host.ledger is not None and not is_graph:
+                # `defaults`: options that the harness uses if a call does not give them
                 defaults = getattr(harness, "defaults", None)
                 call.request = ModelRequest.build(prompt, options, defaults=defaults)  # type: ignore[arg-type]  # checked there
             return await next_(call)
