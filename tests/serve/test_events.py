@@ -255,6 +255,41 @@ def test_reader_that_does_not_take_the_last_message_times_out(goes_on):
     assert asyncio.run(listen())[-2:] == ["aborted", "closed"]
 
 
+def test_comments_of_many_streams_do_not_hold_up_other_requests():
+    async def listen():
+        comments, jumps, seen = 0, [], 0
+
+        async def send(message):
+            nonlocal comments
+            comments += message["type"] == "http.response.body"
+
+        async def wait(*_):
+            await asyncio.Event().wait()
+
+        class Silent:
+            async def aclose(self):
+                pass
+
+        bounds = Bounds(keep_alive_s=0.2)
+        streams = OpenStreams(bounds)
+        running = []
+        for _ in range(200):
+            first = asyncio.ensure_future(wait())
+            stream = EventStream(Silent(), first, form=JournalForm(wait), bounds=bounds, closed=streams.discard)
+            streams.add(stream)
+            running.append(asyncio.ensure_future(stream({}, wait, send)))
+        while comments < 200:
+            await asyncio.sleep(0)
+            jumps.append(comments - seen)
+            seen = comments
+        for stream in streams:
+            stream.stop()
+        await asyncio.wait_for(asyncio.gather(*running), 30)
+        return max(jumps)
+
+    assert asyncio.run(listen()) <= 20
+
+
 def test_stream_that_was_about_to_start_when_the_server_stopped_also_ends(serve):
     served = serve(drives=False)
     served("POST", "/threads", {"input": {"topic": "tea"}, "thread": "t"})

@@ -35,7 +35,7 @@ _MORE_S: Final = 0.0025
 processor time as four tokens, so a busy process makes fewer."""
 IDLE_S: Final = 0.5
 """Seconds until the worker thread ends if no run is active and no reader waits."""
-_EARLY: Final = 0.25
+_EARLY: Final = 0.5
 """Fraction of its pause by which a query may be early, to share a waking of the thread with the readers."""
 
 Deliver: TypeAlias = Callable[[Sequence[MailMessage]], None]

@@ -6,8 +6,8 @@ and then their event loops are woken, because passing a call to another thread a
 than a read. If the reads take long, the remaining followers read in their own calls. So a thousand idle followers cost
 about ten calls a second in total, plus one every few seconds that renews their interest in live items.
 
-A pause may end a quarter early, which synchronizes followers that started to wait at different times. For the terms,
-see docs/glossary.md.
+A pause may end half early, which synchronizes followers that started to wait at different times, and their polls with
+those for mail. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_EARLY: Final = 0.25
+_EARLY: Final = 0.5
 """Fraction of its pause by which a follower may be polled early."""
 _LOOKS_S: Final = 0.02
 """Seconds after which no further follower looks in the thread of the watch, so that those that read much do not hold

@@ -15,6 +15,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextvars import Context
+from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, final
 
 from pydantic_core import to_json
@@ -38,6 +39,10 @@ _JSON: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 """Created once, because `json.dumps` with options creates an encoder per call."""
 _PART_BYTES: Final = 2**16
 """Number of bytes after which a part of the body ends."""
+_COMMENTS: Final = 20
+"""Number of comments sent before other work of the event loop has its turn. A thousand at once would delay requests by
+some 50 milliseconds, and their tasks would make Python collect garbage, which takes a fifth of a second at so many
+streams."""
 HEADERS: Final = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-store",
@@ -142,8 +147,8 @@ class EventStream:
         self._bounds: Final = bounds
         self._closed: Final = closed
         self._loop: Final = asyncio.get_running_loop()
-        self._stopped: Final = asyncio.Event()
-        self._unread: Final = asyncio.Event()
+        self._ended: Final[asyncio.Future[bool]] = self._loop.create_future()
+        """Is done when the stream is to end early, with whether its client reads nothing."""
         self._wrote_at = self._loop.time()
         self._writing = False
         self._send: Send | None = None
@@ -151,28 +156,26 @@ class EventStream:
 
     def stop(self) -> None:
         """End the stream without a last event, from any thread, so that the client reconnects to another replica."""
-        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._loop.call_soon_threadsafe(self._end, False)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Send the stream until the run ends, the reader disconnects or stalls, or the server stops."""
         if scope.get("method") == "HEAD":  # a HEAD request
-            self._stopped.set()
+            self._end(False)
         self._send = send
-        tasks = [
-            asyncio.ensure_future(awaitable)
-            for awaitable in (self._pump(send), self._unread.wait(), _until_gone(receive), self._stopped.wait())
-        ]
+        pump, gone = self._loop.create_task(self._pump(send)), self._loop.create_task(_until_gone(receive))
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            unread = tasks[1] in done
-            if tasks[0] in done or tasks[3] in done:
+            ends: list[asyncio.Future[Any]] = [pump, gone, self._ended]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            unread = self._ended.done() and self._ended.result()
+            if pump.done() or (self._ended.done() and not unread):
                 unread = not await self._in_time(send, {"type": "http.response.body", "body": b"", "more_body": False})
             if unread and ABORT in scope.get("extensions", {}):
                 scope["extensions"][ABORT]()
                 await asyncio.sleep(0)  # the server handles it
         finally:
             self._send = None
-            tasks += [self._comment] if self._comment is not None else []
+            tasks = [pump, gone] if self._comment is None else [pump, gone, self._comment]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -217,14 +220,30 @@ class EventStream:
         if size:
             yield b"".join(parts)
 
-    def look(self, now: float) -> None:
-        """Send a comment on an idle stream, and end the stream if the reader stalls. Called every second."""
+    def look(self, now: float) -> bool:
+        """Send a comment on an idle stream, and return whether one is sent; end the stream if the reader stalls.
+
+        Called every second.
+        """
         idle_s, bounds = now - self._wrote_at, self._bounds
         if self._writing:
             if idle_s > bounds.stalled_s:
-                self._unread.set()
-        elif self._send is not None and idle_s > bounds.keep_alive_s:
-            self._comment = self._loop.create_task(self._write(self._send, _part(b": nothing new\n\n")))
+                self._end(True)
+        elif self._send is not None and self._comment is None and idle_s > bounds.keep_alive_s:
+            self._comment = self._loop.create_task(self._write_comment(self._send))
+            return True
+        return False
+
+    def _end(self, unread: bool) -> None:  # noqa: FBT001 - passed by the event loop
+        """End the stream early, once."""
+        if not self._ended.done():
+            self._ended.set_result(unread)
+
+    async def _write_comment(self, send: Send) -> None:
+        try:
+            await self._write(send, _part(b": nothing new\n\n"))
+        finally:
+            self._comment = None
 
     async def _in_time(self, send: Send, message: Message) -> bool:
         """Send a message, and return whether the reader made room for it in time."""
@@ -254,7 +273,7 @@ class OpenStreams:
     def __init__(self, bounds: Bounds) -> None:
         self._every_s: Final = min(1.0, bounds.keep_alive_s / 4, bounds.stalled_s / 4)
         self._streams: Final[set[EventStream]] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
 
     def __iter__(self) -> Iterator[EventStream]:
         return iter(tuple(self._streams))
@@ -276,9 +295,16 @@ class OpenStreams:
         self._timer = asyncio.get_running_loop().call_later(self._every_s, self._look, context=Context())
 
     def _look(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for stream in self._streams:
-            stream.look(now)
+        self._look_at(iter((*self._streams,)))
+
+    def _look_at(self, streams: Iterator[EventStream]) -> None:
+        loop, comments = asyncio.get_running_loop(), 0
+        now = loop.time()
+        for stream in streams:
+            comments += stream.look(now)
+            if comments >= _COMMENTS:
+                self._timer = loop.call_soon(partial(self._look_at, streams), context=Context())
+                return
         self._arm()
 
 
