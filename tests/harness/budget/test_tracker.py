@@ -180,12 +180,42 @@ def test_known_entry_adds_nothing(*, nested: bool) -> None:
         assert rebuilt.summary() == tracker.summary()
 
 
-def test_two_threads_of_one_name_are_counted_separately() -> None:
-    calls, tracker = Calls(took(10)), TokenTracker()
-    for _ in range(2):
-        Runtime(chain(4), store="memory:", harness=agent(calls), sinks=[tracker]).run({}, thread="t")
+def test_threads_of_one_name_in_several_stores_are_counted_separately() -> None:
+    """Also while each of them has a failed superstep, whose calls are written again when it is retried."""
+    calls, tracker, fails = Calls(took(10)), TokenTracker(), True
 
-    assert tracker.total.total_tokens == calls.made * 10 == 80
+    async def node(state: State, ctx: Context) -> dict[str, Any]:
+        said = (await ctx.harness.run("a")).text
+        if fails:
+            raise ValueError("fails for good")
+        return {"said": [said, (await ctx.harness.run("b")).text]}
+
+    runtimes = [
+        Runtime(chain(steps, node), store="memory:", harness=agent(calls), sinks=[tracker]) for steps in (1, 3, 5)
+    ]
+    for runtime in runtimes:
+        with pytest.raises(NodeError):
+            runtime.run({}, thread="t")
+    assert tracker.total.calls == calls.made == 3
+    fails = False
+    used = [runtime.retry("t").usage.total_tokens for runtime in reversed(runtimes)]
+
+    assert tracker.total.total_tokens == calls.made * 10 == sum(used)
+
+
+def test_calls_of_an_abandoned_run_do_not_hide_those_of_the_next() -> None:
+    async def node(state: State, ctx: Context) -> dict[str, Any]:
+        await ctx.harness.run("a")
+        raise ValueError("fails for good")
+
+    calls, tracker = Calls(took(10)), TokenTracker()
+    runtime = Runtime(chain(1, node), store="memory:", harness=agent(calls), sinks=[tracker])
+    for _ in range(3):
+        with pytest.raises(NodeError):
+            runtime.run({}, thread="t", if_exists="abandon")
+
+    assert tracker.total.total_tokens == calls.made * 10 == 30
+    assert TokenTracker().read(runtime.entries("t")).summary() == tracker.summary()
 
 
 def test_fork_pays_only_for_its_own_calls() -> None:
@@ -205,7 +235,7 @@ def test_long_thread_needs_no_more_memory_than_a_short_one() -> None:
     runtime.run({})
 
     assert tracker.total.calls == 300
-    assert (tracker._seen, tracker._threads, tracker._known) == ({}, {}, {})
+    assert (tracker._seen, tracker._open, tracker._running, tracker._known) == ({}, {}, set(), {})
 
 
 def test_failed_run_without_a_thread_is_dropped() -> None:

@@ -4,6 +4,9 @@ A call is counted once, however often its thread is resumed or its journal read.
 recognised by their `seq`. If a run fails, the entries of its failed tasks are written, and they are written again when
 the run continues and commits. Such entries are recognised by task, key and number of failed attempts. A call that is
 made again after a failed attempt has a higher number, and is counted.
+
+A run that continues a thread has an id of its own. The run that it continues is the one of a thread with that id whose
+last entry comes right before its own first entry: threads of several stores may have the same id.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from graphrt.events import (
     RunInterrupted,
     RunResumed,
     RunStarted,
+    SuperstepAbandoned,
     SuperstepCommitted,
     Usage,
     UsageRecorded,
@@ -35,6 +39,7 @@ from graphrt.events import (
 __all__ = ["TokenTracker"]
 
 _NONE: Final = Usage()
+_ENDS: Final = (RunCompleted, RunInterrupted, RunFailed, RunCancelled, RunHandedOver)
 
 
 @final
@@ -58,13 +63,15 @@ class TokenTracker:
         self._lock = FreshLock()
         self._total = _NONE
         self._by: dict[str, dict[str, Usage]] = {"run": {}, "node": {}, "model": {}, "tool": {}}
-        self._threads: dict[str, str] = {}
-        """Thread of each unfinished run, by run id. Runs without a thread are missing."""
+        self._running: set[str] = set()
+        """Ids of the unfinished runs."""
         self._known: dict[str, int] = {}
         """`seq` of the last entry seen of each run, by run id. Run ids are unique across journals."""
         self._seen: dict[str, dict[str, set[tuple[str, int, str, int]]]] = {}
-        """Calls of the open superstep that were counted, by thread and by path of the graph: (task, failed attempts,
-        key, number of the usage or 0 for a reply)."""
+        """Calls of the open superstep that were counted, by run and by path of the graph: (task, failed attempts, key,
+        number of the usage or 0 for a reply)."""
+        self._open: dict[str, set[str]] = {}
+        """Runs in `_seen`, by thread."""
 
     def __call__(self, entry: Entry) -> None:
         """Count the model call that *entry* records, if it records one."""
@@ -72,18 +79,17 @@ class TokenTracker:
         kind = event.__class__
         if isinstance(event, (ModelReplied, UsageRecorded)):
             self._count(entry, event)
-        elif kind is SuperstepCommitted:
-            self._committed(entry)
-        elif isinstance(event, (RunStarted, RunResumed)):
-            if event.thread:
-                with self._lock:
-                    self._threads[entry.run] = event.thread
-        elif (
-            isinstance(event, (RunCompleted, RunInterrupted, RunFailed, RunCancelled, RunHandedOver)) and not entry.path
-        ):
+        elif kind is SuperstepCommitted or kind is SuperstepAbandoned:
+            self._closed(entry)
+        elif kind is RunStarted or kind is RunResumed:
             with self._lock:
-                if self._threads.pop(entry.run, None) is None:
-                    self._seen.pop(entry.run, None)  # without a thread the run cannot be resumed
+                self._is_known(entry)
+        elif kind in _ENDS and not entry.path:
+            with self._lock:
+                self._is_known(entry)
+                self._running.discard(entry.run)
+                if entry.thread is None:  # the run cannot be continued
+                    self._seen.pop(entry.run, None)
                     self._known.pop(entry.run, None)
 
     def read(self, entries: Iterable[Entry]) -> te.Self:
@@ -103,23 +109,47 @@ class TokenTracker:
             self(entry)
         return self
 
-    def _committed(self, entry: Entry) -> None:
-        """Forget the counted calls of the committed superstep and of graphs nested in it: they are not repeated."""
+    def _closed(self, entry: Entry) -> None:
+        """Forget the counted calls of a superstep that ended, and of graphs nested in it: they are not repeated."""
         with self._lock:
             if self._is_known(entry):
                 return
-            thread = self._threads.get(entry.run, entry.run)
-            seen = self._seen.get(thread, {})
+            seen = self._seen.get(entry.run, {})
             for path in [path for path in seen if path.startswith(entry.path)]:
                 del seen[path]
             if not seen:
-                self._seen.pop(thread, None)
+                self._forget(entry.run, entry.thread)
 
     def _is_known(self, entry: Entry) -> bool:
         """Return whether the entry was seen before, and note it as seen. The caller holds the lock."""
-        known = self._known.get(entry.run, 0)
-        self._known[entry.run] = max(known, entry.seq)
-        return entry.seq <= known
+        known = self._known.get(entry.run)
+        if known is None:
+            self._running.add(entry.run)
+            self._continue(entry)
+        self._known[entry.run] = max(known or 0, entry.seq)
+        return known is not None and entry.seq <= known
+
+    def _continue(self, entry: Entry) -> None:
+        """Take over the counted calls of the run that the run of *entry*, its first one, continues."""
+        open_runs = self._open.get(entry.thread, ()) if entry.thread is not None else ()
+        earlier = [run for run in open_runs if self._known[run] < entry.seq]
+        if earlier:
+            run = max(earlier, key=lambda run: (self._known[run], run not in self._running))
+            self._keep(entry, self._forget(run, entry.thread))
+
+    def _keep(self, entry: Entry, seen: dict[str, set[tuple[str, int, str, int]]]) -> None:
+        """Keep *seen* as the counted calls of the run of *entry*."""
+        self._seen[entry.run] = seen
+        if entry.thread is not None:
+            self._open.setdefault(entry.thread, set()).add(entry.run)
+
+    def _forget(self, run: str, thread: str | None) -> dict[str, set[tuple[str, int, str, int]]]:
+        """Remove and return the counted calls of a run."""
+        runs = self._open.get(thread, set()) if thread is not None else set[str]()
+        runs.discard(run)
+        if thread is not None and not runs:
+            self._open.pop(thread, None)
+        return self._seen.pop(run, {})
 
     def _count(self, entry: Entry, event: ModelReplied | UsageRecorded) -> None:
         usage = UNREPORTED if event.usage is None else event.usage
@@ -131,8 +161,9 @@ class TokenTracker:
         with self._lock:
             if self._is_known(entry):
                 return
-            thread = self._threads.get(entry.run, entry.run)
-            seen = self._seen.setdefault(thread, {}).setdefault(entry.path, set())
+            if entry.run not in self._seen:
+                self._keep(entry, {})
+            seen = self._seen[entry.run].setdefault(entry.path, set())
             if call in seen:
                 return
             seen.add(call)
