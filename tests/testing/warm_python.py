@@ -26,6 +26,7 @@ import termios
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Final
@@ -42,7 +43,8 @@ USUAL: Final = (
 def serve(number: int, *modules: str) -> None:
     """Import *modules*, then fork for each job that comes through the socket *number*, until it is closed."""
     for name in modules:
-        import_module(name)
+        with suppress(ImportError):  # of an extra that is not installed; a program that needs it says so itself
+            import_module(name)
     base = sys.path[1:]  # without the entry for `python -c`
     ended, wake = socket.socketpair()
     for end in (ended, wake):
