@@ -15,8 +15,8 @@ def rested() -> Pauses:
     return pauses
 
 
-def test_single_idle_reader_polls_ten_times_a_second() -> None:
-    assert rested().next_s() == pytest.approx(0.1)
+def test_single_idle_reader_polls_eight_times_a_second() -> None:
+    assert rested().next_s() == pytest.approx(0.125)
 
 
 def test_idle_readers_share_the_polls_of_the_process() -> None:
@@ -27,4 +27,4 @@ def test_idle_readers_share_the_polls_of_the_process() -> None:
     assert many[0].next_s() < 0.01
 
     del many
-    assert rested().next_s() == pytest.approx(0.1)
+    assert rested().next_s() == pytest.approx(0.125)

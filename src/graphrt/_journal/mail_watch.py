@@ -26,7 +26,7 @@ from graphrt.stores.filters import FollowerFilter, MailFilter, ThreadFilter
 from graphrt.stores.protocol import Store
 from graphrt.stores.values import MailMessage, NewBatch
 
-POLL_S: Final = 0.1
+POLL_S: Final = 0.125
 """Seconds between two queries of the store. A request to cancel must be noticed within 0.2 s on a server."""
 LIVE_S: Final = 0.05
 """The same while a run shows live items: the maximum delay until a follower gets them."""

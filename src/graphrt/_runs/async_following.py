@@ -4,7 +4,7 @@ A follower that has read everything waits for *news*: another entry, or live ite
 thread, polls at once for all followers whose pause is over (`Store.news`). Followers with news read in the same thread,
 and then their event loops are woken, because passing a call to another thread and its result back costs more CPU time
 than a read. If the reads take long, the remaining followers read in their own calls. So a thousand idle followers cost
-about ten calls a second in total, plus one every few seconds that renews their interest in live items.
+about eight calls a second in total, plus one every few seconds that renews their interest in live items.
 
 A pause may end half early, which synchronizes followers that started to wait at different times, and their polls with
 those for mail. For the terms, see docs/glossary.md.

@@ -29,12 +29,12 @@ Call: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Makes a call that may block, off the event loop."""
 
 SHORTEST_S: Final = 0.005
-_LONGEST_S: Final = 0.1
+_LONGEST_S: Final = 0.125
 """Seconds between two polls of a thread. They grow from the shortest to the longest while nothing happens."""
 _GROWTH: Final = 1.2
 """Factor by which each pause is longer than the one before: a wait ends at most a fifth later than it could."""
 _RESTING_LOOKS: Final = 400
-"""Polls per second shared by all resting readers of a process (decision 0255). With up to 40 readers, this has no
+"""Polls per second shared by all resting readers of a process (decision 0255). With up to 50 readers, this has no
 effect."""
 
 

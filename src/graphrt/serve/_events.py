@@ -149,7 +149,8 @@ class EventStream:
         self._loop: Final = asyncio.get_running_loop()
         self._ended: Final[asyncio.Future[bool]] = self._loop.create_future()
         """Is done when the stream is to end early, with whether its client reads nothing."""
-        self._wrote_at = self._loop.time()
+        self.wrote_at: float = self._loop.time()
+        """Time of the event loop at which the last write began."""
         self._writing = False
         self._send: Send | None = None
         self._comment: asyncio.Task[None] | None = None
@@ -223,9 +224,9 @@ class EventStream:
     def look(self, now: float) -> bool:
         """Send a comment on an idle stream, and return whether one is sent; end the stream if the reader stalls.
 
-        Called every second.
+        Called every second, unless it is too early for either.
         """
-        idle_s, bounds = now - self._wrote_at, self._bounds
+        idle_s, bounds = now - self.wrote_at, self._bounds
         if self._writing:
             if idle_s > bounds.stalled_s:
                 self._end(True)
@@ -255,7 +256,7 @@ class EventStream:
 
     async def _write(self, send: Send, message: Message) -> None:
         """Send a message of the stream; `look` sees how long that takes."""
-        self._wrote_at, self._writing = self._loop.time(), True
+        self.wrote_at, self._writing = self._loop.time(), True
         try:
             await send(message)
         finally:
@@ -272,6 +273,8 @@ class OpenStreams:
 
     def __init__(self, bounds: Bounds) -> None:
         self._every_s: Final = min(1.0, bounds.keep_alive_s / 4, bounds.stalled_s / 4)
+        self._quiet_s: Final = min(bounds.keep_alive_s, bounds.stalled_s)
+        """Seconds after a write before which a stream needs no look."""
         self._streams: Final[set[EventStream]] = set()
         self._timer: asyncio.Handle | None = None
 
@@ -295,7 +298,8 @@ class OpenStreams:
         self._timer = asyncio.get_running_loop().call_later(self._every_s, self._look, context=Context())
 
     def _look(self) -> None:
-        self._look_at(iter((*self._streams,)))
+        until = asyncio.get_running_loop().time() - self._quiet_s
+        self._look_at(iter([stream for stream in self._streams if stream.wrote_at <= until]))
 
     def _look_at(self, streams: Iterator[EventStream]) -> None:
         loop, comments = asyncio.get_running_loop(), 0
