@@ -97,7 +97,9 @@ def test_memory_moves_to_another_store_by_a_file(tmp_path: Path) -> None:
         (b'{"namespace": 1}\n', "bad-archive"),
         (b'{"form": 1}\n', "bad-archive"),
         (b'{"form": "graphrt-memory/0"}\n', "bad-archive"),
-        (b'{"form": "graphrt-memory/1"}\n{"namespace": 1}\n', "bad-archive"),
+        (b'{"form": "graphrt-memory/1"}\n', "bad-archive"),
+        (b'{"form": "graphrt-memory/1", "items": 1}\n{"namespace": 1}\n', "bad-archive"),
+        (b'{"form": "graphrt-memory/1", "items": 1}\n', "bad-archive"),  # cut at the end of a line
         (b'{"form": "graphrt-memory/2"}\n{"namespace": 1}\n', "store-newer"),
     ],
 )

@@ -25,6 +25,7 @@ from graphrt._journal.memory_writes import text_in, words_in
 from graphrt._runs.open_run import not_storable
 from graphrt._runs.run_config import RunConfig
 from graphrt.commands import check_expiry
+from graphrt.errors import count
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER
 from graphrt.errors._codes.memory import NO_MEMORY
 from graphrt.errors._codes.stores import BAD_ARCHIVE, EXPORT_DECRYPTED, STORE_NEWER
@@ -226,8 +227,8 @@ class SharedMemory:
     def export(self, to: Any, namespace: str = "", *, decrypted: bool = False) -> int:
         """Write the items of *namespace* and of those below it to a file, and return their number.
 
-        The first line of the file names its format. A line of JSON follows for each item, with its value in stored form
-        and its vector. Expired items are left out. If *to* is a path, the file appears there once it is complete, and
+        The first line of the file names its format and the number of items. A line of JSON follows for each item, with
+        its value in stored form and its vector. Expired items are left out. If *to* is a path, the file appears there once it is complete, and
         only the current user may read it.
 
         Args:
@@ -252,7 +253,7 @@ class SharedMemory:
             item._asdict() | {"body": item.body.decode(), "score": None, "vector": _text_of(item.vector)}
             for item in items
         )
-        lines = b"".join(to_json(row) + b"\n" for row in ({"form": FORM}, *rows))
+        lines = b"".join(to_json(row) + b"\n" for row in ({"form": FORM, "items": len(items)}, *rows))
         if hasattr(to, "write"):
             archive.check_open(to, "writing")
             to.write(lines)
@@ -274,8 +275,8 @@ class SharedMemory:
             source: The path of the file, or a binary file open for reading.
 
         Raises:
-            InputError: It cannot be read (`bad-path`), is not an exported file (`bad-archive`), or an item cannot be
-                stored. Nothing was written.
+            InputError: It cannot be read (`bad-path`), is not a whole exported file (`bad-archive`), or an item cannot
+                be stored. Nothing was written.
             StoreError: A newer version of graphrt wrote it (`store-newer`). Nothing was written.
         """
         at = self._config.clock()
@@ -357,12 +358,12 @@ def _read(source: Any) -> list[MemoryWrite]:
     """Return the items in a file written by `export`, as writes.
 
     Raises:
-        InputError: The file cannot be opened, or is not an exported file.
+        InputError: The file cannot be opened, or is not a whole exported file.
         StoreError: It has a newer format.
     """
     writes: list[MemoryWrite] = []
     with archive.opened(source) as file:
-        _check_form(file.readline())
+        number_of_items = _read_header(file.readline())
         for number, line in enumerate(file, 2):
             try:
                 item: dict[str, Any] = from_json(line)
@@ -374,24 +375,34 @@ def _read(source: Any) -> list[MemoryWrite]:
                 raise BAD_ARCHIVE(
                     why=f"Line {number} is not an item of the memory.", fix="Export the memory again."
                 ) from error
+    if len(writes) != number_of_items:
+        raise BAD_ARCHIVE(
+            why=f"It has {count(len(writes), 'item')}, and its first line says {number_of_items}.",
+            fix="Copy the whole file, or export the memory again.",
+        )
     return writes
 
 
-def _check_form(line: bytes) -> None:
-    """Check *line*, the first line of a file, which names its format.
+def _read_header(line: bytes) -> int:
+    """Return the number of items by *line*, the first line of a file, which also names its format.
 
     Raises:
-        InputError: It does not name the format (`bad-archive`).
+        InputError: It does not say these (`bad-archive`).
         StoreError: The format is newer (`store-newer`).
     """
     known, _, current = FORM.rpartition("/")
     try:
-        form: str = from_json(line)["form"]
+        header = from_json(line)
+        form: str = header["form"]
         name, _, version = form.rpartition("/")
         newer = name == known and int(version) > int(current)
     except (ValueError, TypeError, LookupError, AttributeError):
         form, version, newer = "", "", False
     if newer:
         raise STORE_NEWER(part="The exported memory", version=version, form=current)
-    if form != FORM:
-        raise BAD_ARCHIVE(why=f"Its first line does not say {FORM!r}.", fix="Pass what memory.export() wrote.")
+    items = header.get("items") if form == FORM else None
+    if not isinstance(items, int):
+        raise BAD_ARCHIVE(
+            why=f"Its first line does not say {FORM!r} and the number of items.", fix="Pass what memory.export() wrote."
+        )
+    return items
