@@ -203,8 +203,9 @@ def _serve_until_idle(worker: Worker, *, grace_s: float) -> None:
             time.sleep(0.01)
 
 
-def test_invalid_time_is_refused_with_the_name_of_its_option(call, work: Path) -> None:
-    refused = call("worker", "working_graph.py:graph", "--store", "runs.db", "--delete-older-than", "x")
+@pytest.mark.parametrize("time_", ["x", "30", "", "nand", "-1s"])
+def test_time_without_a_number_or_unit_is_refused_with_the_name_of_its_option(call, work: Path, time_: str) -> None:
+    refused = call("worker", "working_graph.py:graph", "--store", "runs.db", "--delete-older-than", time_)
     assert refused.code == 2
     assert "--delete-older-than cannot be read as a time" in refused.err
 

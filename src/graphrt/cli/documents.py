@@ -83,18 +83,19 @@ def assignments(given: Sequence[str], option: str) -> dict[str, Any]:
 
 
 def seconds(text: str, option: str) -> float:
-    """Return the seconds in a duration such as `90`, `15m`, `12h` or `30d`, the value of *option*.
+    """Return the seconds in a duration such as `90s`, `15m`, `12h` or `30d`, the value of *option*.
 
     Raises:
-        InputError: It is not one.
+        InputError: It is not one, or has no unit: 30 could mean days, and what is older is deleted.
     """
-    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
     try:
-        duration_s = float(number) * _UNITS[unit]
-    except ValueError as error:
-        raise BAD_DOCUMENT(source=option, form="a time", problem=repr(text), fix="Write 90s, 15m, 12h or 30d.") from error  # fmt: skip
-    if not 0 <= duration_s < float("inf"):
-        raise BAD_DOCUMENT(source=option, form="a time", problem=repr(text), fix="Write 90s, 15m, 12h or 30d.")
+        duration_s = float(text[:-1]) * _UNITS[text[-1:]]
+        if not 0 <= duration_s < float("inf"):
+            raise ValueError(duration_s)
+    except (ValueError, KeyError) as error:
+        raise BAD_DOCUMENT(
+            source=option, form="a time", problem=repr(text), fix="Write 90s, 15m, 12h or 30d, with the unit."
+        ) from error
     return duration_s
 
 
