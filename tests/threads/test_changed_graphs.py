@@ -139,6 +139,8 @@ def test_incompatible_changes_are_refused_without_a_change_of_the_thread(world, 
     ):
         error = refused("graph-changed", call, "'t'", "Migration(", *words, error=InputError)
         assert error.nodes == ("q",)
+    verification = runtime.verify(replay=True)
+    assert (verification.ok, [(one.kind, one.code) for one in verification.findings]) == (True, [("skipped", "replay")])
     assert list(world.runtime(graph).entries("t")) == before
     assert [info.thread for info in runtime.threads()] == ["t"]
     assert world.runtime(graph).resume("t", "yes").state["notes"] == ["a", "q=yes", "b"]

@@ -12,7 +12,7 @@ returns the names of the stored blobs of a thread that are not in *names*.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from graphrt.errors import GraphrtError, InputError, StoreError
 from graphrt.stores.values import StoreFinding
@@ -24,6 +24,9 @@ _MOST: Final = 20
 """Maximum number of findings reported per thread."""
 _TRIES: Final = 5
 """Maximum number of times that a thread is read if it is written in the meantime."""
+
+_ABOUT_THE_GRAPH: Final = ("graph-changed", "older-build")
+"""Codes of errors of a replay whose graph cannot continue the thread."""
 
 Further: TypeAlias = "Callable[[Store, str], None]"
 """A further check of the thread with this id, such as a replay; raises an error for a problem."""
@@ -41,7 +44,7 @@ class Verification(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged. Waste does not count."""
+        """Whether nothing is damaged. Waste and threads that could not be replayed do not count."""
         return not any(finding.kind == "damage" for finding in self.findings)
 
     @property
@@ -138,8 +141,9 @@ def _once(store: Store, thread: str, further: Further | None) -> tuple[int, list
     except InputError as error:
         if error.code == "unknown-thread":
             raise
-        # Other errors come from the further check.
-        findings.append(StoreFinding(thread, "damage", "replay", error.what))
+        # Other errors come from the further check. One about the graph says nothing about the stored data.
+        kind: Literal["damage", "skipped"] = "skipped" if error.code in _ABOUT_THE_GRAPH else "damage"
+        findings.append(StoreFinding(thread, kind, "replay", error.what))
     except GraphrtError as error:
         _world(error)
         # Nothing is loaded yet, a record cannot be decoded, or the further check failed.

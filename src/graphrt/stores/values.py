@@ -277,12 +277,13 @@ dead one."""
 
 
 class StoreFinding(NamedTuple):
-    """Damage or waste that `verify` found in a store."""
+    """A result of `verify`: damage or waste in a store, or a thread that could not be replayed."""
 
     thread: str | None
     """Id of the thread, or None if the finding belongs to no thread."""
-    kind: Literal["damage", "waste"]
-    """`damage`: stored data was changed. `waste`: unused data, which takes up space but is harmless."""
+    kind: Literal["damage", "waste", "skipped"]
+    """`damage`: stored data was changed. `waste`: unused data, which takes up space but is harmless. `skipped`: the
+    graph has changed so that it cannot continue the thread, which was therefore not replayed."""
     code: str
     """`record`, `gap`, `tail`, `snapshot`, `staged`, `blob`, `head`, `withheld`, `replay`, `orphan` or `file`."""
     what: str
