@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import pydantic
 import pytest
@@ -262,3 +262,32 @@ def test_input_and_output_schemas_narrow_the_fields(face: Face) -> None:
     with pytest.raises(InputError) as caught:
         face.run(graph, {"question": "why", "work": 3})
     assert caught.value.code == "unknown-key"
+
+
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"] = "cat"
+    lives: int
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"] = "dog"
+    name: str
+
+
+class Pets(pydantic.BaseModel):
+    pets: list[Cat | Dog] = []
+
+
+@pytest.mark.parametrize(
+    ("pet", "mistakes"),
+    [
+        ({"kind": "dog", "name": 1}, ["pets[0].Dog.name"]),
+        ({"kind": "cow"}, ["pets[0].Cat.kind", "pets[0].Cat.lives", "pets[0].Dog.kind", "pets[0].Dog.name"]),
+    ],
+    ids=["the tag names one class", "the tag fits none"],
+)
+def test_mistakes_in_a_union_are_those_of_the_class_that_the_tag_names(pet: Any, mistakes: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        Runtime(graph_over(Pets)).run({"pets": [pet]})
+
+    assert sorted(part.split(":")[0] for part in caught.value.what.partition("Pets: ")[2].split("; ")) == mistakes

@@ -9,11 +9,14 @@ Every message that quotes a user's value goes through this module. The errors th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import ValidationError
 
 from graphrt.errors import said
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 HIDDEN: Final = "is not shown, because the field is untracked or redacted"
 """The end of a sentence about a value that a message leaves out."""
@@ -48,7 +51,7 @@ def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str
         text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {said(error)}"
         return f"{name}: {text}" if name else text
     parts: list[str] = []
-    for item in error.errors(include_url=False, include_context=False):
+    for item in _of_the_tagged_class(error.errors(include_url=False, include_context=False)):
         loc = item["loc"]  # the keys and indexes that lead to the mistake
         if not name and loc and loc[0] in untracked:
             parts.append(f"{loc[0]}: its value does not fit, and {HIDDEN}")
@@ -63,6 +66,27 @@ def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str
         got = "" if hidden else f", got {short(item['input'])}"
         parts.append(f"{place}: {item['msg']}{got}" if place else item["msg"])
     return "; ".join(parts[:5]) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
+
+
+def _of_the_tagged_class(mistakes: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out the mistakes of classes in a union that a field with a fixed value, such as `role`, rules out.
+
+    pydantic lists the mistakes of every class of the union, below the name of the class. If all are ruled out, all stay.
+    """
+    tags = [item["loc"] for item in mistakes if item["type"] == "literal_error"]
+    ruled_out = {loc[:-1] for loc in tags if len(loc) > 1 and _is_class(loc[-2])}
+    left = [item["loc"] for item in mistakes if not any(_begins(item["loc"], path) for path in ruled_out)]
+    ruled_out = {path for path in ruled_out if any(_begins(loc, path[:-1]) for loc in left)}
+    return [item for item in mistakes if not any(_begins(item["loc"], path) for path in ruled_out)]
+
+
+def _begins(loc: tuple[int | str, ...], path: tuple[int | str, ...]) -> bool:
+    return loc[: len(path)] == path
+
+
+def _is_class(step: int | str) -> bool:
+    """Return whether a step of a path is the name of a class: a field rarely begins with a capital letter."""
+    return isinstance(step, str) and step[:1].isupper()
 
 
 def quoted(value: Any, untracked: Collection[str], view: Any = None) -> str:
