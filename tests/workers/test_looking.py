@@ -12,7 +12,7 @@ import pytest
 
 from graphrt import Runtime
 from graphrt.stores import MemoryStore
-from graphrt.workers import Worker
+from graphrt.workers import Worker, _worker
 from graphrt.workers._repeated_log import RepeatedLog
 from graphrt.workers._tasks import QueueRunner
 
@@ -70,6 +70,22 @@ def test_unexpected_error_does_not_end_a_worker(
         soon(lambda: worker.health().trouble is None)
     assert failing.left == 0
     assert told(caplog) == ["Cannot look for threads, and will try again:"]
+
+
+def test_store_that_does_not_answer_is_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+
+    def due(self: Any, *args: Any, **kwargs: Any) -> Any:
+        assert answers.wait(30)
+        return ()
+
+    monkeypatch.setattr(Runtime, "due", due)
+    monkeypatch.setattr(_worker, "_SILENT_S", 0.05)
+    with Worker(Runtime(loop(), store=MemoryStore()), poll_s=0.01) as worker:
+        soon(lambda: not worker.health().ok)
+        assert "has not answered" in (worker.health().trouble or "")
+        answers.set()
+        soon(lambda: worker.health().ok)
 
 
 def test_unexpected_error_does_not_end_the_polls_for_tasks(

@@ -41,7 +41,7 @@ class WorkerHealth:
     looked_at: float | None
     """Time of the last poll of the store, in seconds since the epoch; None before the first."""
     trouble: str | None
-    """Text of the store's error, if the last poll failed; else None."""
+    """Text of the store's error, if the last poll failed, or a sentence if the store does not answer; else None."""
 
     @property
     def ok(self) -> bool:

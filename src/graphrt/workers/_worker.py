@@ -40,6 +40,8 @@ _SCHEDULES_S: Final = 1.0
 """Seconds between two polls of schedules, which are due at full minutes."""
 _LONGEST_PAUSE_S: Final = 30.0
 """Maximum delay between two polls of a failing store."""
+_SILENT_S: Final = 10.0
+"""Seconds without an answer of the store after which the worker reports it as trouble."""
 
 log: Final = logging.getLogger("graphrt.workers")
 
@@ -126,6 +128,8 @@ class Worker:
         """Threads of the last list that were not taken, in order."""
         self._waiting = self._ended = self._failed = self._parked = 0
         self._looked_at: float | None = None
+        self._polling_since: float | None = None
+        """Monotonic time at which the poll under way began; None between polls."""
         self._trouble: str | None = None
         self._thread: threading.Thread | None = None
         self._turn = 0
@@ -235,8 +239,14 @@ class Worker:
                 unknown=self._unknown,
                 refused=tuple(self._refused),
                 looked_at=self._looked_at,
-                trouble=self._trouble,
+                trouble=self._trouble or self._silence(),
             )
+
+    def _silence(self) -> str | None:
+        """Return a sentence if the store has not answered the poll under way for a long time, else None."""
+        since = self._polling_since
+        silent_s = 0.0 if since is None else time.monotonic() - since
+        return f"The store has not answered for {silent_s:.0f} seconds." if silent_s >= _SILENT_S else None
 
     def _begin(self) -> None:
         self._home.check()
@@ -279,6 +289,7 @@ class Worker:
         pause_s = self._poll_s
         try:
             while self._state == "working":
+                self._polling_since = time.monotonic()
                 try:
                     taken = self._look(pool)
                     pause_s = 0.0 if taken else self._poll_s
@@ -287,6 +298,7 @@ class Worker:
                     pause_s = min(max(pause_s, self._poll_s) * 2, _LONGEST_PAUSE_S)
                     self._repeated.cannot_look("threads", error)
                     self._trouble = error.what if isinstance(error, GraphrtError) else repr(error)
+                self._polling_since = None
                 self._repeated.tell_more()
                 self._pause(pause_s)
         finally:
