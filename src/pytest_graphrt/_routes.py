@@ -17,6 +17,7 @@ _USE = (
     "write @pytest.mark.routes(graph, 'node', [(state, target), ...]), or "
     "@pytest.mark.routes(graph, {'node': [(state, target), ...]})"
 )
+_MOVE = "move the test out of the class, or let the class not inherit unittest.TestCase"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ def check(item: pytest.Item) -> None:
     """Check the row of *item*, a test with the marker `routes`: the edges of its node have the expected targets."""
     row: Route | _BadTable | None = vars(item)["callspec"].params.get(ARGUMENT) if "callspec" in vars(item) else None
     if row is None:
+        if isinstance(item, pytest.Function):  # as a doctest is not, in a module whose `pytestmark` has a table
+            pytest.fail(
+                f"pytest calls a test of a unittest.TestCase once, and not for each row: {_MOVE}", pytrace=False
+            )
         return
     if isinstance(row, _BadTable):
         pytest.fail(row.why, pytrace=False)
@@ -83,6 +88,8 @@ def _rows(marker: pytest.Mark) -> Iterator[Route | _BadTable]:
     tables: list[tuple[Any, Any]]
     if len(args) == 2 and isinstance(args[1], Mapping):
         tables = list(args[1].items())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        if not tables:
+            yield _BadTable("the mapping of routing tables is empty")
     elif len(args) == 3:
         tables = [(args[1], args[2])]
     else:
@@ -111,12 +118,10 @@ def _is_graph(value: object) -> bool:
 
 def _targets(target: Any) -> tuple[Any, ...]:
     given: list[Any] = list(target) if isinstance(target, list | tuple) else [target]  # pyright: ignore[reportUnknownArgumentType]
-    from graphrt import END, Send
+    from graphrt import END
+    from graphrt.commands import node_name
 
-    targets = (
-        END if one == "END" else one if one is END or isinstance(one, Send) else getattr(one, "name", one)
-        for one in given
-    )
+    targets = (END if one == "END" else node_name(one) for one in given)
     return tuple(targets) or (END,)  # a router that returns an empty list ends the branch
 
 
@@ -131,7 +136,7 @@ def _numbered(ids: list[str]) -> list[str]:
 
 def _name(node: Any) -> str:
     node = getattr(node, "node", node)  # of a Send
-    name = getattr(node, "name", node)
+    name = getattr(node, "__graphrt_node__", getattr(node, "name", node))  # of a handle; of START or END
     return name if isinstance(name, str) else repr(name)
 
 

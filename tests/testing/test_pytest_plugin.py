@@ -110,6 +110,7 @@ def test_each_row_is_a_test(suite: Path) -> None:
         ('graph, "a", ["b"]', "a row of the routing table of a is not (state, target): 'b'"),
         ("graph", "@pytest.mark.routes needs"),
         ('"flow", {}', "@pytest.mark.routes needs a compiled graph"),
+        ("graph, {}", "the mapping of routing tables is empty"),
     ],
 )
 def test_invalid_table_fails_its_test_with_a_reason(suite: Path, marker: str, told: str) -> None:
@@ -119,6 +120,46 @@ def test_invalid_table_fails_its_test_with_a_reason(suite: Path, marker: str, to
     assert told in text
     assert "pytest_graphrt" not in text.replace("-p pytest_graphrt", ""), "a traceback from inside the plugin"
     assert "another exception" not in text
+
+
+HANDLES = """
+import pytest
+from typing import TypedDict
+from graphrt import END, START, GraphBuilder, Send
+
+g = GraphBuilder(TypedDict("State", {"n": int}, total=False), name="handles")
+
+@g.node
+def a(state): ...
+
+@g.node
+def b(state, ctx): ...
+
+g.add_edge(START, a)
+g.add_conditional_edges(a, lambda state: [Send(b, 1)] if state["n"] else "b", [b])
+g.add_edge(b, END)
+graph = g.compile()
+
+@pytest.mark.routes(graph, {START: [({"n": 0}, a)], a: [({"n": 0}, b), ({"n": 0}, [b]), ({"n": 1}, Send(b, 1))]})
+def test(): ...
+"""
+
+
+def test_table_may_name_nodes_by_their_handles(suite: Path) -> None:
+    code, text = run(suite, "-v", test_table=HANDLES)
+    assert code == 0, text
+    assert "test[START-a] PASSED" in text
+    assert "test[a-b-1] PASSED" in text
+
+
+@pytest.mark.parametrize("place", ["class", "test"])
+def test_table_of_a_test_that_pytest_cannot_repeat_fails_it(suite: Path, place: str) -> None:
+    mark = "@pytest.mark.routes(graph, 'b', [({'kind': 'x'}, 'a')])"
+    one, other = (f"{mark}\n", "") if place == "class" else ("", f"    {mark}\n")
+    body = f"{one}class Test(unittest.TestCase):\n{other}    def test(self): ..."
+    code, text = run(suite, "-q", test_table=f"import pytest, unittest\nfrom flow import graph\n{body}")
+    assert code == 1, text
+    assert "pytest calls a test of a unittest.TestCase once, and not for each row" in text
 
 
 @pytest.mark.parametrize("verb", ["graph.run({'kind': 'no'})", "Runtime(graph, store='memory:').run({'kind': 'no'})"])
