@@ -231,6 +231,8 @@ def test_run_without_a_terminal_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         {"roles": []},
         {"record": "verdict"},
         {"show": [1]},
+        {"timeout_s": 0},
+        {"timeout_s": "60"},
     ],
     ids=str,
 )

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
-from graphrt.commands import Interrupt, Overwrite
+from graphrt.commands import Interrupt, Overwrite, check_expiry
 from graphrt.errors import QuestionExpiredError
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.graph import declare_fields
@@ -66,7 +66,7 @@ def human(
             None requires no role.
         rationale: Whether a reason must be given. It may always be given.
         edit: Fields that the person may replace, with the choice "edit" and `edits={field: value}`.
-        timeout_s: Seconds after which the choice is `on_timeout`. A worker continues the thread then, or
+        timeout_s: Seconds above 0 after which the choice is `on_timeout`. A worker continues the thread then, or
             `drive(thread)`, or `retry(thread)`.
         on_timeout: The choice after a timeout.
         terminal: True asks at the terminal, if there is one, instead of pausing; or a function that shows a prompt and
@@ -80,6 +80,7 @@ def human(
     rules = _rules(choices, roles, rationale=rationale, edit=edit)
     targets = [name for name in (into, record) if name is not None]
     checked_names("into and record", targets, "human()", least=1)
+    check_expiry(timeout_s, "timeout_s= of human()")
     answer_type = decision_type(rules)
 
     def ask(state: Any, ctx: Context[Any]) -> Any:

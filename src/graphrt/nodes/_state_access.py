@@ -56,9 +56,9 @@ def checked_names(option: str, value: Any, taker: str, *, least: int = 0) -> tup
     """
     checked: tuple[Any, ...] = (value,) if isinstance(value, str) else tuple(value) if is_iterable(value) else (value,)
     if any(not isinstance(name, str) or not name for name in checked):
-        raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=value, wanted="names of fields, as strings")
+        raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=value, wanted="names, as strings")
     if len(checked) < least:
-        raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=(), wanted="the name of at least one field")
+        raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=(), wanted="at least one name")
     if len(set(checked)) < len(checked):
         raise INVALID_ARGUMENT(argument=f"{option} of {taker}", value=value, wanted="each name once")
     return checked
