@@ -31,6 +31,10 @@ def ask(**more: Any) -> dict[str, Any]:
     return {"name": "ask", "kind": "llm", "prompt": "About {topic}.", "into": "answer", **more}
 
 
+def each() -> dict[str, Any]:
+    return {"name": "each", "kind": "batch", "work": [ask(into="notes", as_list=True)], "over": "pages"}
+
+
 def read(data: Any, known: Registry = KNOWN, **more: Any) -> Any:
     return GraphBuilder.from_spec(data, known, **more).compile()
 
@@ -78,6 +82,9 @@ WRONG: list[tuple[str, Any, list[tuple[str, str]]]] = [
     ("a wrong item of a batch", manifest({"name": "b", "kind": "batch", "work": [ask(prompt=None)]}), [("bad-spec", "nodes[0].work[0].prompt")]),
     ("a policy inside a batch", manifest({"name": "b", "kind": "batch", "work": [ask(policy={"retry": 2})]}), [("bad-spec", "nodes[0].work[0].policy")]),
     ("two items of one name", manifest({"name": "b", "kind": "batch", "work": [ask(), ask()]}), [("bad-spec", "nodes[0].work")]),
+    ("an unknown state beside a batch", manifest(each(), state="Stat"), [("unknown-part", "state")]),
+    ("a wrong outline beside a batch", manifest(each(), form=1), [("bad-spec", "form")]),
+    ("an unknown nested graph with its own input", manifest({"name": "in", "kind": "graph", "graph": "chlid", "policy": {"input": {"topic": "topic"}}}), [("unknown-part", "nodes[0].graph")]),
     ("an unknown nested graph", manifest({"name": "in", "kind": "graph", "graph": "chlid"}), [("unknown-part", "nodes[0].graph")]),
 ]  # fmt: skip
 

@@ -34,6 +34,8 @@ from graphrt.errors._error_code import Finding
 
 MAX_NAME: Final = 500
 """Maximum length of a node's name, in characters."""
+NESTING: Final = ("input", "output", "update_of", "hands_over_to", "stateful")
+"""Policy arguments that only nested graphs take."""
 
 
 def name_problem(name: object) -> str | None:
@@ -91,7 +93,7 @@ def _nesting_problems(node: NodeSpec) -> Iterator[str]:
     if policy.idle_timeout_s is not None and not is_function:
         yield "idle_timeout_s= is for functions: give it to the nodes of the nested graph"
     if is_function:
-        for option in ("input", "output", "update_of", "hands_over_to", "stateful"):
+        for option in NESTING:
             if getattr(policy, option) is not None:
                 yield f"{option}= is for nested graphs, and this node is a function"
         return

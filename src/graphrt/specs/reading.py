@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from graphrt._arguments import is_list, is_mapping
 from graphrt._plan.hints import UNRESOLVED, labels_of, return_hint
+from graphrt._plan.nodes import NESTING
 from graphrt._plan.reachability import JUDGEMENTS
 from graphrt.commands import END
 from graphrt.errors import DefinitionError, GraphrtError, Problem, closest
@@ -201,6 +202,8 @@ class _Reader:
             implementation, more = self.node(node, where, state)
             is_agent = self.registry.kinds.get(node.kind) is AgentForm
             policy = policy_of(self, node.policy, joined(where, "policy"), of_agent=is_agent) | more
+            if implementation is _stand_in:  # a function, which takes less than the nested graph in whose place it is
+                policy = {name: value for name, value in policy.items() if name not in NESTING}
             calls.append(("node", (node.name, implementation, policy), where))
         for at, edge in enumerate(spec.edges):
             calls.append(("edge", (ref(edge.source), ref(edge.target)), f"{joined(path, 'edges')}[{at}]"))
@@ -277,7 +280,8 @@ class _Reader:
         try:
             return checked.make(parts), checked.policy(parts)
         except GraphrtError as error:
-            self.problems += problems_of_error(error, path, node)
+            if not (parts.state is _Nothing and isinstance(error, DefinitionError)):  # it would name absent fields
+                self.problems += problems_of_error(error, path, node)
         return None
 
     def nested(self, data: Mapping[str, Any], path: str, state: Any) -> Any:
