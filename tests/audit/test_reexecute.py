@@ -82,6 +82,21 @@ def test_voyage_is_repeated_from_its_store_and_from_its_log(tmp_path: Path) -> N
         reexecute(tmp_path / "log", voyage.graph(), key=KEY[::-1])
 
 
+@pytest.mark.parametrize("verb", ["fork", "prune"])
+def test_work_after_an_open_superstep_that_was_taken_over_cannot_be_repeated(verb: str) -> None:
+    """Its questions and finished outcomes were staged, and the entries do not have them."""
+    with Runtime(voyage.graph(), store="memory:", **options()) as runtime:
+        runtime.run({"notes": ["a"], "table": {}}, thread="t")
+        thread = runtime.fork("t", to="forked") if verb == "fork" else "t"
+        if verb == "prune":
+            runtime.prune("t")
+        runtime.resume(thread, "left")
+        found = runtime.reexecute(thread)
+
+    assert not found.same
+    assert f"a superstep was open after entry {found.begun}, which was taken over" in found.sentence
+
+
 def test_runbook_is_executed_again_without_models_or_effects(tmp_path: Path) -> None:
     """A batch, agents, an adaptive plan that is refused once, a person, and effects that run once."""
     audit = AuditLog(tmp_path, key=KEY)

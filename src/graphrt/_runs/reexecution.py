@@ -36,7 +36,7 @@ from graphrt._runs.run_config import ActiveRuns, RunConfig
 from graphrt._runs.run_to_end import drive
 from graphrt.audit._reexecution import Reexecution
 from graphrt.commands import END, UNSET, Send
-from graphrt.errors import GraphrtError
+from graphrt.errors import GraphrtError, StoreError
 from graphrt.events import Entry
 from graphrt.events.status import Status
 from graphrt.stores.memory import MemoryStore
@@ -355,6 +355,11 @@ class _Second:
                 reason = error.what if isinstance(error, GraphrtError) else str(error)
                 if _is_erased(self._next.event):
                     reason = "values that it was given were erased from the log"
+                elif isinstance(error, StoreError) and self._begun:  # the copy in memory has no staged outcomes
+                    reason = (
+                        f"a superstep was open after entry {self._begun}, which was taken over, and what its tasks had "
+                        "done by then is in no entry"
+                    )
                 self._differ(f"the call is refused now: {reason}", None)
         return self._next is not None
 
