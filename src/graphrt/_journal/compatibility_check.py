@@ -187,9 +187,9 @@ def _nodes(
         if current is None:
             blocking.append(f"node {name!r} is pending, but no longer exists in this graph")
         elif name in old and (current["kind"] != old[name]["kind"] or _wiring(current) != _wiring(old[name])):
-            blocking.append(
-                f"node {name!r} is pending, and was changed from a function to a nested graph, from a nested graph to a function, or to another nested graph"
-            )
+            nested = "graph" in current and "graph" in old[name]
+            what = "its nested graph was changed" if nested else "was changed to or from a node of a nested graph"
+            blocking.append(f"node {name!r} is pending, and {what}")
         elif name in old and current.get("version") != old[name].get("version"):
             changes.append(f"node {name!r} is pending and has another version")
     for name, target in led_to:
