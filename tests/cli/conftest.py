@@ -8,7 +8,6 @@ import os
 import select
 import struct
 import subprocess
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.imports import imports_undone
 from tests.testing.warm_python import USUAL, WarmProcess, warm_python
 
 if find_spec("click") is None or find_spec("jsonschema") is None:
@@ -135,19 +135,21 @@ class Called(NamedTuple):
         return self.document["result"]
 
 
+@pytest.fixture(autouse=True)
+def imports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Undo what commands import in this process."""
+    with imports_undone(tmp_path_factory.getbasetemp()):
+        yield
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with the module `flow.py`."""
     (tmp_path / "flow.py").write_text(FLOW, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "GRAPHRT_STORE", "GRAPHRT_OUTPUT"):
         monkeypatch.delenv(name, raising=False)
-    path, modules = list(sys.path), set(sys.modules)
-    yield tmp_path
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if str(getattr(sys.modules[name], "__file__", "") or "").startswith(str(tmp_path)):
-            del sys.modules[name]
+    return tmp_path
 
 
 @pytest.fixture

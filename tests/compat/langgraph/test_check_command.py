@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from tests.imports import imports_undone
 
 from graphrt.cli import main
 from graphrt.cli.schema import schema_of
@@ -69,7 +70,6 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "agent.py").write_text(AGENT, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    path, modules = list(sys.path), set(sys.modules)
 
     def called(*words: str) -> tuple[int, Any, str]:
         code = main(["check", *words])
@@ -79,11 +79,8 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
             Draft202012Validator(schema_of("check")).validate(document)
         return code, document, err
 
-    yield called
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if str(getattr(sys.modules[name], "__file__", "") or "").startswith(str(tmp_path)):
-            del sys.modules[name]
+    with imports_undone(tmp_path):
+        yield called
 
 
 def problems(document: Any) -> list[dict[str, Any]]:
