@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.stores.test_finding import Plain
 
-from graphrt import ChildThread, Context, Runtime
+from graphrt import START, ChildThread, Context, GraphBuilder, Runtime
 from graphrt.errors import GraphrtError, InputError
 from graphrt.stores import MemoryStore, SqliteStore, TenantStore
 from graphrt.testing import drive_due, run_scripted
@@ -34,6 +34,20 @@ def test_fork_has_its_own_children_or_the_recorded_outcomes_of_its_source(open_a
 
     assert parents.state("g").values.got == [0]
     assert started(children, "g") == []
+
+
+def test_fork_has_its_own_children_of_nested_graphs(open_: Open) -> None:
+    child = work_graph(double)
+    middle = GraphBuilder(Plan, name="middle").add_node("inner", child_of(child)).add_edge(START, "inner")
+    outer = GraphBuilder(Plan, name="outer").add_node("middle", middle.compile()).add_edge(START, "middle")
+    parents, children = open_(outer.compile()), open_(child)
+    parents.run({}, thread="p")
+    fork = parents.fork("p", to="f")
+    assert parents.retry(fork).status == "interrupted"
+    assert (len(started(children)), len(started(children, "f"))) == (1, 1)
+    drive_due(parents, children)
+
+    assert parents.state("f").values.got == parents.state("p").values.got == [0]
 
 
 def test_cancelling_a_fork_does_not_cancel_the_children_of_its_source(open_: Open) -> None:

@@ -19,11 +19,11 @@ from graphrt import events
 from graphrt._codec import NotStorable
 from graphrt._engine import emit_events
 from graphrt._engine.child_threads import waiting_for
-from graphrt._engine.open_interrupt import THREAD
+from graphrt._engine.open_interrupt import THREAD, WITHDRAWN
 from graphrt._engine.questions import journalled
 from graphrt._engine.snapshot_data import saved
 from graphrt._engine.storability import not_storable
-from graphrt._engine.task import DONE, FAILED, HANDLED
+from graphrt._engine.task import DONE, FAILED, HANDLED, Task
 from graphrt._journal.compatibility import Compatibility
 from graphrt._journal.compatibility_check import judge, pending
 from graphrt._journal.leases import give_back, take
@@ -189,6 +189,9 @@ def _begin_fork(
     for key, body in whole.staged if whole is not None else ():
         if key in ended or key not in staged:
             staged[key] = list(fold.reader.staged(key, body))
+    for task in engine.tasks:
+        if task.id not in ended:
+            staged.update(_withdrawn_inside(task))
     staged.update(effects)
     if status == "interrupted" and not engine.open_interrupts():  # as after the withdrawal in `fork`
         status = "running"  # without an owner: `retry` or `resume` continues it
@@ -206,6 +209,23 @@ def _begin_fork(
         )
     except NotStorable as error:  # results of reducers are not checked (R7), and a fork's first entry contains them
         raise not_storable(engine, None, error, "has a value") from error
+
+
+def _withdrawn_inside(task: Task) -> dict[str, list[emit_events.Logged]]:
+    """Return the rows of tasks inside the nested graph of *task* whose questions about child threads were withdrawn.
+
+    Their rows in the source say that they wait.
+    """
+    child = task.extra.child if task.extra is not None else None
+    if child is None:
+        return {}
+    rows: dict[str, list[emit_events.Logged]] = {}
+    for inner in child.tasks:
+        asked = inner.extra.interrupts if inner.extra is not None else ()
+        if any(question.state == WITHDRAWN and question.reason == THREAD for question in asked):
+            rows[inner.id] = emit_events.standing(child, inner)
+        rows |= _withdrawn_inside(inner)
+    return rows
 
 
 def standing_of(fold: Fold, state: events.StateSaved, status: Status) -> events.StateSaved:
