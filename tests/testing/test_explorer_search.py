@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
+from graphrt import END, START, Context, GraphBuilder, InputError
+from graphrt.testing import Exploration, explore_crashes, explore_forks, explore_routes, explore_schedules
 from graphrt.testing.exploring._user_functions import FunctionError
 from graphrt.testing.exploring.search import Search, StopSearch, shrink, trimmed, walk_all
 
@@ -108,3 +110,46 @@ def test_search_that_ends_early_reports_why() -> None:
     assert stopped.report("shop").left_out == ("everything else, since two runs differ",)
     assert pressed.report("shop").interrupted
     assert [one.kind for one in failed.report("shop").findings] == ["function-failed"]
+
+
+# -- mistakes in the call ----------------------------------------------------------------------------------------
+
+
+class State(TypedDict, total=False):
+    count: int
+
+
+def graph(node: Any) -> Any:
+    g = GraphBuilder(State, name="one")
+    g.add_node("work", node)
+    return g.add_sequence([START, "work", END]).compile()
+
+
+def unchanged(state: State) -> None:
+    """Change nothing."""
+
+
+@pytest.mark.parametrize("explore", [explore_schedules, explore_crashes, explore_forks, explore_routes])
+@pytest.mark.parametrize(
+    ("input", "options", "told"),
+    [
+        ({"counts": 1}, None, "not a field of the state: 'counts'"),
+        ({}, lambda: {"dep": 1}, "'dep', which is not an option of a runtime"),
+        ({}, {"deps": 1}, "options= cannot be {'deps': 1}"),
+    ],
+)
+def test_search_refuses_an_input_or_an_option_that_no_run_takes(
+    explore: Any, input: Any, options: Any, told: str
+) -> None:
+    """A search of runs that all fail at their input would find nothing."""
+    with pytest.raises(InputError, match=told):
+        explore(graph(unchanged), input, options=options)
+
+
+@pytest.mark.parametrize("explore", [explore_schedules, explore_crashes, explore_forks])
+def test_misuse_inside_a_node_is_left_to_the_search(explore: Any) -> None:
+    def work(state: State, ctx: Context) -> None:
+        ctx.effect("name", 5)  # type: ignore[arg-type]  # the mistake
+
+    found: Exploration = explore(graph(work), {})
+    assert any("ctx.effect() takes a name" in reason for reason in found.left_out)

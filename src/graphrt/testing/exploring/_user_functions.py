@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, final
 
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.runtime import InterruptInfo
 
 T = TypeVar("T")
@@ -28,6 +29,20 @@ def called(name: str, fn: Callable[..., T], *args: Any) -> T:
         return fn(*args)
     except Exception as error:
         raise FunctionError(f"{name} raised {type(error).__name__}: {error}") from error
+
+
+def check_options(options: object) -> None:
+    """Check the argument `options=` of a search.
+
+    Raises:
+        InputError: It is not a function.
+    """
+    if options is not None and not callable(options):
+        raise INVALID_ARGUMENT(
+            argument="options=",
+            value=options,
+            wanted="a function that returns options of Runtime for one run, such as lambda: {'deps': Desk()}",
+        )
 
 
 class Pause(NamedTuple):

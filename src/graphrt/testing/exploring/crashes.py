@@ -17,11 +17,11 @@ from graphrt.testing.exploring._order_bugs import compared
 from graphrt.testing.exploring._orders import first as first_order
 from graphrt.testing.exploring._outcomes import differences
 from graphrt.testing.exploring._scheduled_run import Scheduled, scheduled
-from graphrt.testing.exploring._user_functions import Answers, FunctionError
+from graphrt.testing.exploring._user_functions import Answers, FunctionError, check_options
 from graphrt.testing.exploring._values import fields_of
 from graphrt.testing.exploring._wires import rest_differences
 from graphrt.testing.exploring.report import Exploration
-from graphrt.testing.exploring.search import Key, Search, StopSearch, refuse_missing_reply
+from graphrt.testing.exploring.search import Key, Search, StopSearch, refuse_mistake_in_test
 
 
 def explore_crashes(
@@ -72,7 +72,7 @@ def explore_crashes(
         The exploration; each kind of finding once, in the first case that shows it.
 
     Raises:
-        InputError: *graph* is not compiled, or an option or *at* does not fit.
+        InputError: *graph* is not compiled, or the input, an option or *at* does not fit.
         ScriptError, HarnessError: The undisturbed run makes a model call that no double answers.
     """
     plan = _plan("explore_crashes()", graph, input, store, options, Answers(answers), once, seed)
@@ -128,7 +128,7 @@ def explore_forks(
         progress: As for `explore_crashes`.
 
     Raises:
-        InputError: *graph* is not compiled, or an option or *at* does not fit.
+        InputError: *graph* is not compiled, or the input, an option or *at* does not fit.
         ScriptError, HarnessError: The undisturbed run makes a model call that no double answers.
     """
     plan = _plan("explore_forks()", graph, input, store, options, Answers(answers), None, seed)
@@ -149,7 +149,8 @@ def explore_forks(
 def _plan(function: str, graph: Any, *rest: Any) -> Plan:
     if not issubclass(type(graph), CompiledGraph):
         raise INVALID_ARGUMENT(argument=f"The graph for {function}", value=graph, wanted="what compile() returned")
-    store = rest[1]
+    store, options = rest[1:3]
+    check_options(options)
     if not (store is None or callable(store) or store in ("memory:", "sqlite:")):
         raise INVALID_ARGUMENT(
             argument="store=",
@@ -193,7 +194,7 @@ class _Cases:
         self.search.noted.update(run.notes)
         if isinstance(run.error, FunctionError):
             raise run.error
-        refuse_missing_reply(run.error)
+        refuse_mistake_in_test(run.error, began=bool(run.steps))
         if run.refused:
             raise StopSearch("everything: a node does what the explorer does not run, see what is noted")
         bugs = compared(run, self._scheduled(watched=False), same_order=True)

@@ -14,7 +14,7 @@ from graphrt.runtime import InterruptInfo
 from graphrt.testing.exploring import _orders
 from graphrt.testing.exploring._order_bugs import by_itself, compared
 from graphrt.testing.exploring._scheduled_run import Scheduled, scheduled
-from graphrt.testing.exploring._user_functions import Answers
+from graphrt.testing.exploring._user_functions import Answers, check_options
 from graphrt.testing.exploring._virtual_loop import HangError, Pick
 from graphrt.testing.exploring.report import Exploration
 from graphrt.testing.exploring.search import (
@@ -22,7 +22,7 @@ from graphrt.testing.exploring.search import (
     Key,
     Search,
     StopSearch,
-    refuse_missing_reply,
+    refuse_mistake_in_test,
     shrink,
     trimmed,
     walk_all,
@@ -64,7 +64,8 @@ def explore_schedules(
         more: Further options of `Runtime`, which all runs share.
 
     Raises:
-        InputError: *seeds* is below 1, or *graph* is neither compiled nor a function.
+        InputError: *seeds* is below 1, *graph* is neither compiled nor a function, or the input or an option does not
+            fit.
         ScriptError, HarnessError: The first order makes a model call that no double answers.
     """
     if seeds < 1:
@@ -75,6 +76,7 @@ def explore_schedules(
             value=graph,
             wanted="what compile() returned, or a function without arguments that returns it",
         )
+    check_options(options)
     orders = _Orders(graph, input, Answers(answers), lambda: {**more, **(options() if options else {})}, progress)
     with orders.search.going_on():
         orders.begin()
@@ -114,7 +116,7 @@ class _Orders:
             self.first = self._try(_orders.first, watched=True)
         self.search.noted.update(self.first.notes)
         error = self.first.error
-        refuse_missing_reply(error)
+        refuse_mistake_in_test(error, began=bool(self.first.steps))
         if self._cannot_go_on(self.first):
             raise StopSearch
         bugs = self.search.keep(by_itself(self.first), self.first)

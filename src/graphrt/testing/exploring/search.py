@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, S
 from contextlib import contextmanager
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
-from graphrt.errors import ScriptError
+from graphrt.errors import InputError, ScriptError
 from graphrt.testing.exploring._user_functions import FunctionError
 from graphrt.testing.exploring.report import Counterexample, Exploration, Progress
 
@@ -71,10 +71,17 @@ def is_missing_reply(error: BaseException) -> bool:
     return isinstance(error, ScriptError) or getattr(error, "code", "") in _UNSCRIPTED
 
 
-def refuse_missing_reply(error: BaseException | None) -> None:
-    """Raise the cause of *error* if it is a model call that no double answers: no case could be searched beyond it."""
-    if error is not None and is_missing_reply(cause := root(error)):
+def refuse_mistake_in_test(error: BaseException | None, *, began: bool) -> None:
+    """Raise a mistake in the test that *error* reports: no case could be searched beyond it.
+
+    Such are a model call that no double answers, and an input or an option that was refused before a run *began*.
+    """
+    if error is None:
+        return
+    if is_missing_reply(cause := root(error)):
         raise cause
+    if isinstance(error, InputError) and not began:
+        raise error
 
 
 @final

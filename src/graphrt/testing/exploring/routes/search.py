@@ -9,6 +9,7 @@ from typing import Any, Final, final
 from graphrt._ambient import running
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.graph import CompiledGraph
+from graphrt.testing.exploring._user_functions import check_options
 from graphrt.testing.exploring._watch import watching
 from graphrt.testing.exploring.report import Exploration
 from graphrt.testing.exploring.routes._alternatives import read
@@ -68,14 +69,15 @@ def explore_routes(
         The exploration; each kind of finding at each place once, with the shortest path that was found.
 
     Raises:
-        InputError: *graph* is not compiled, alternatives name missing nodes, or the input does not fit: nothing ran. Or
-            a path takes an alternative that no node can return.
+        InputError: *graph* is not compiled, alternatives name missing nodes, or the input or an option does not fit:
+            nothing ran. Or a path takes an alternative that no node can return.
     """
     if not isinstance(graph, CompiledGraph):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise INVALID_ARGUMENT(argument="The graph for explore_routes()", value=graph, wanted="what compile() returned")
     for name, bound in (("depth", depth), ("max_paths", max_paths), ("questions", questions)):
         if bound < 1:
             raise INVALID_ARGUMENT(argument=f"{name}= of explore_routes()", value=bound, wanted="1 or more")
+    check_options(options)
     checked = read(graph, {} if input is None else input, alternatives, replies, harness, answers)
     call = {
         "input": input, "alternatives": alternatives, "replies": replies, "harness": harness, "answers": answers or None,
