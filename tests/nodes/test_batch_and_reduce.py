@@ -112,6 +112,21 @@ def test_raise_names_the_item_and_a_retry_repeats_only_it() -> None:
     assert ran.count("a") == 1
 
 
+def test_collecting_batch_may_add_to_the_field_with_its_items() -> None:
+    """The items are not counted again once the tasks have ended."""
+
+    def follow(state: Any, ctx: Any) -> dict[str, Any]:
+        if not ctx.arg:
+            raise ValueError("empty")
+        return {"notes": ["", "x", "y"]}
+
+    links = batch(State, follow, over="notes", on_failure="collect", failures="failed", max_items=2)
+    state = one(links).run({"notes": ["a", ""]}).state
+
+    assert state.notes == ["a", "", "", "x", "y"]
+    assert [failure["index"] for failure in state.failed] == [1]
+
+
 def test_collect_reports_which_item_failed_and_why() -> None:
     state = over_pages(on_failure="collect", failures="failed").run({"pages": ["a", "", "c", ""]}).state
 
@@ -341,7 +356,7 @@ def test_source_that_another_branch_writes_conflicts() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"sources": [], "prompt": "x"}, "at least one field"),
+        ({"sources": [], "prompt": "x"}, "at least one name"),
         ({"sources": "notes"}, "a prompt or a function"),
         ({"sources": "notes", "prompt": "{notes}", "function": len}, "does not go with function="),
         ({"sources": ["notes", "pages"], "prompt": "{notes}"}, "'pages', which reduce.. deletes, needs a place"),

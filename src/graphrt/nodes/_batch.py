@@ -117,8 +117,7 @@ def batch(
 
     def settle(state: Any, ctx: Context[Any]) -> dict[str, Any]:
         item_failures = [_failed(failure, tuple(nodes), as_mapping, each=over is not None) for failure in ctx.failures]
-        total = len(tasks(state))
-        if wanted is not None and total - len(item_failures) < wanted:
+        if wanted is not None and (total := len(tasks(state))) - len(item_failures) < wanted:
             raise _missed(item_failures, total, wanted, name)
         return {} if failures is None else {failures: item_failures}
 
