@@ -29,7 +29,8 @@ BAD_FIELD_TYPE = BAD_SPEC.variant(
     fix="Use str, int, float, bool, None, Any, list[...], dict[str, ...], Literal[...], |, or a class of the registry.",
 )
 FIELD_OF_CODE = BAD_SPEC.variant(
-    "The default of field {field!r} is not data.", fix="Register the state class, or give a default."
+    "Field {field!r} is not required and has no default as data.",
+    fix="Give a default, make it required, or register the state class if the default is made by code.",
 )
 UNKNOWN_LABEL = BAD_SPEC.variant(
     "The label {label!r} is a member of no enum that router {router!r} or the registry names.",
