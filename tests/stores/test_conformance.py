@@ -8,10 +8,12 @@ import sys
 import textwrap
 import unittest
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.stores import kinds
 
+from graphrt.errors import InputError
 from graphrt.stores import MemoryStore, StoreWrapper
 from graphrt.testing import conformance
 
@@ -95,3 +97,13 @@ def test_report_lists_checked_clauses_and_unsupported_features():
     assert line.split(maxsplit=1)[1] == f"not offered ({len(mail)} need a store that offers mail)"
     with pytest.raises(unittest.SkipTest, match="offers mail"):
         mail[0](Plain)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [((MemoryStore,), "lambda: MyStore"), ((lambda: MemoryStore, ["commits"]), "clauses of the suite")],
+    ids=["a store instead of a factory", "a name instead of a clause"],
+)
+def test_arguments_of_the_check_are_checked(arguments: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        conformance.check(*arguments)

@@ -39,7 +39,15 @@ from graphrt.testing.conformance import (
     threads,
     whole,
 )
-from graphrt.testing.conformance._report import ConformanceReport, Failure, NotOffered, NotOfferedError, Rule, checked
+from graphrt.testing.conformance._report import (
+    ConformanceReport,
+    Failure,
+    NotOffered,
+    NotOfferedError,
+    Rule,
+    checked,
+    new_storage,
+)
 from graphrt.testing.conformance._world import BrokenClauseError, World, rules_of
 
 __all__ = [
@@ -147,13 +155,16 @@ def check(make_factory: Callable[[], Callable[[], Store]], only: Iterable[Clause
 
     Returns:
         The report. Errors of the store are failures in it and are not raised.
+
+    Raises:
+        InputError: *make_factory* returned no function, or *only* has something else than clauses.
     """
-    with make_factory()() as store:
+    with new_storage(make_factory)() as store:
         durable = store.durable
 
     def checks(clause: Clause) -> None:
         if only is None and clause.durable_only and not durable:
             raise NotOfferedError("a durable store")
-        clause(make_factory())
+        clause(new_storage(make_factory))
 
     return checked(CLAUSES if only is None else only, checks)

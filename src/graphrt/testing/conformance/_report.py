@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 from unittest import SkipTest
 
-__all__ = ["ConformanceReport", "Failure", "NotOffered", "NotOfferedError", "Rule", "checked"]
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.stores.protocol import Store
+
+__all__ = ["ConformanceReport", "Failure", "NotOffered", "NotOfferedError", "Rule", "checked", "new_storage"]
 
 
 class Rule:
@@ -99,8 +102,32 @@ class ConformanceReport(NamedTuple):
         return "\n".join(lines)
 
 
+def new_storage(make_factory: Callable[[], Callable[[], Store]]) -> Callable[[], Store]:
+    """Return the factory of a new storage.
+
+    Raises:
+        InputError: *make_factory* returned no function.
+    """
+    factory = make_factory()
+    if not callable(factory):  # pyright: ignore[reportUnnecessaryComparison]
+        raise INVALID_ARGUMENT(
+            argument="What make_factory() returns",
+            value=factory,
+            wanted="a function that opens the new storage. For a store of class MyStore: lambda: MyStore",
+        )
+    return factory
+
+
 def checked(rules: Iterable[R], check: Callable[[R], None]) -> ConformanceReport:
-    """Check each rule by *check*, and return the result. Errors are failures in the report and are not raised."""
+    """Check each rule by *check*, and return the result. Errors of a rule are failures in the report, and are not raised.
+
+    Raises:
+        InputError: One of *rules* is none.
+    """
+    rules = [*rules]
+    for rule in rules:
+        if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise INVALID_ARGUMENT(argument="only=", value=rule, wanted="clauses of the suite, such as CLAUSES[:3]")
     done: list[Rule] = []
     failures: list[Failure] = []
     absent: list[NotOffered] = []

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from graphrt.stores.protocol import Store
-from graphrt.testing.conformance._report import ConformanceReport, NotOfferedError, Rule, checked
+from graphrt.testing.conformance._report import ConformanceReport, NotOfferedError, Rule, checked, new_storage
 from graphrt.testing.conformance._world import BrokenClauseError, rules_of
 from graphrt.testing.host_conformance import lives, messages, tasks
 from graphrt.testing.host_conformance._world import HostWorld, MakeHost
@@ -78,7 +78,11 @@ def check(
 
     Returns:
         The report. Errors of the host are failures in it and are not raised.
+
+    Raises:
+        InputError: *make_factory* returned no function, or *only* has something else than clauses.
     """
+    new_storage(make_factory)
 
     def checks(clause: HostClause) -> None:
         if not queues and clause in TASK_CLAUSES:
