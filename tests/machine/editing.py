@@ -9,6 +9,7 @@ from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from graphrt.events import ThreadUpdated
 from laws import observe
 from laws.model import FailedError
 
@@ -73,6 +74,15 @@ class Threads(Machine):
         seen = self.same(really)
         assert seen[1 if seen[0] == "InputError" else 0] in expected, f"update: {seen} instead of {expected}"
         self.take(thread)
+        if seen[0] == "ok":
+            self.note_open_supersteps(thread)
+
+    def note_open_supersteps(self, thread: ThreadModel) -> None:
+        """Note which edits met an open superstep: a task that was cancelled may have staged something, or not."""
+        told = self.replicas[0].runtime().entries(thread.id, after=thread.first - 1)
+        for entry, stored in zip(thread.entries[thread.first - 1 :], told, strict=True):
+            if isinstance(stored.event, ThreadUpdated):
+                entry.data["met_open"] = stored.event.open
 
     # more threads, and fewer ------------------------------------------------------------------------------------------
 
