@@ -392,15 +392,15 @@ def _read_header(line: bytes) -> int:
     """
     known, _, current = FORM.rpartition("/")
     try:
-        header = from_json(line)
+        header: Any = from_json(line)
         form: str = header["form"]
         name, _, version = form.rpartition("/")
         newer = name == known and int(version) > int(current)
     except (ValueError, TypeError, LookupError, AttributeError):
-        form, version, newer = "", "", False
+        header, form, version, newer = {}, "", "", False
     if newer:
         raise STORE_NEWER(part="The exported memory", version=version, form=current)
-    items = header.get("items") if form == FORM else None
+    items: Any = header.get("items") if form == FORM else None
     if not isinstance(items, int):
         raise BAD_ARCHIVE(
             why=f"Its first line does not say {FORM!r} and the number of items.", fix="Pass what memory.export() wrote."
