@@ -121,7 +121,7 @@ def _targets(target: Any) -> tuple[Any, ...]:
     from graphrt import END
     from graphrt.commands import node_name
 
-    targets = (END if one == "END" else node_name(one) for one in given)
+    targets = (END if name == "END" else node_name(name) for name in given)
     return tuple(targets) or (END,)  # a router that returns an empty list ends the branch
 
 

@@ -278,10 +278,11 @@ def test_comments_of_many_streams_do_not_hold_up_other_requests():
             stream = EventStream(Silent(), first, form=JournalForm(wait), bounds=bounds, closed=streams.discard)
             streams.add(stream)
             running.append(asyncio.ensure_future(stream({}, wait, send)))
-        while comments < 200:
-            await asyncio.sleep(0)
-            jumps.append(comments - seen)
-            seen = comments
+        async with asyncio.timeout(30):
+            while comments < 200:
+                await asyncio.sleep(0)
+                jumps.append(comments - seen)
+                seen = comments
         for stream in streams:
             stream.stop()
         await asyncio.wait_for(asyncio.gather(*running), 30)

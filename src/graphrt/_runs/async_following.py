@@ -6,8 +6,8 @@ and then their event loops are woken, because passing a call to another thread a
 than a read. If the reads take long, the remaining followers read in their own calls. So a thousand idle followers cost
 about eight calls a second in total, plus one every few seconds that renews their interest in live items.
 
-A pause may end half early, which synchronizes followers that started to wait at different times, and their polls with
-those for mail. For the terms, see docs/glossary.md.
+A pause may end after half its length, which synchronizes followers that started to wait at different times, and their
+polls with those for mail. For the terms, see docs/glossary.md.
 """
 
 from __future__ import annotations

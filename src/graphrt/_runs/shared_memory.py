@@ -228,8 +228,8 @@ class SharedMemory:
         """Write the items of *namespace* and of those below it to a file, and return their number.
 
         The first line of the file names its format and the number of items. A line of JSON follows for each item, with
-        its value in stored form and its vector. Expired items are left out. If *to* is a path, the file appears there once it is complete, and
-        only the current user may read it.
+        its value in stored form and its vector. Expired items are left out. If *to* is a path, the file appears there
+        once it is complete, and only the current user may read it.
 
         Args:
             to: The path of a file that does not exist, or a binary file open for writing.

@@ -86,7 +86,8 @@ def seconds(text: str, option: str) -> float:
     """Return the seconds in a duration such as `90s`, `15m`, `12h` or `30d`, the value of *option*.
 
     Raises:
-        InputError: It is not one, or has no unit: 30 could mean days, and what is older is deleted.
+        InputError: *text* is no duration, or has no unit. A plain 30 could mean seconds or days, and what is older is
+            deleted.
     """
     try:
         duration_s = float(text[:-1]) * _UNITS[text[-1:]]

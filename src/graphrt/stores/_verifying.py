@@ -44,7 +44,7 @@ class Verification(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged. Waste and threads that could not be replayed do not count."""
+        """Whether nothing is damaged. Waste is no damage, and neither is a thread that could not be replayed."""
         return not any(finding.kind == "damage" for finding in self.findings)
 
     @property

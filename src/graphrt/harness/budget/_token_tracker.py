@@ -5,8 +5,8 @@ recognised by their `seq`. If a run fails, the entries of its failed tasks are w
 the run continues and commits. Such entries are recognised by task, key and number of failed attempts. A call that is
 made again after a failed attempt has a higher number, and is counted.
 
-A run that continues a thread has an id of its own. The run that it continues is the one of a thread with that id whose
-last entry comes right before its own first entry: threads of several stores may have the same id.
+A run that continues a thread has an id of its own. Threads of several stores may have the same id, so of the runs of
+such threads it continues the one whose last entry is the nearest before its own first entry.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TokenTracker:
         self._seen: dict[str, dict[str, set[tuple[str, int, str, int]]]] = {}
         """Calls of the open superstep that were counted, by run and by path of the graph: (task, failed attempts, key,
         number of the usage or 0 for a reply)."""
-        self._open: dict[str, set[str]] = {}
+        self._open: dict[str | None, set[str]] = {}
         """Runs in `_seen`, by thread."""
 
     def __call__(self, entry: Entry) -> None:
@@ -89,7 +89,7 @@ class TokenTracker:
                 self._is_known(entry)
                 self._running.discard(entry.run)
                 if entry.thread is None:  # the run cannot be continued
-                    self._seen.pop(entry.run, None)
+                    self._forget(entry)
                     self._known.pop(entry.run, None)
 
     def read(self, entries: Iterable[Entry]) -> te.Self:
@@ -118,7 +118,7 @@ class TokenTracker:
             for path in [path for path in seen if path.startswith(entry.path)]:
                 del seen[path]
             if not seen:
-                self._forget(entry.run, entry.thread)
+                self._forget(entry)
 
     def _is_known(self, entry: Entry) -> bool:
         """Return whether the entry was seen before, and note it as seen. The caller holds the lock."""
@@ -130,26 +130,22 @@ class TokenTracker:
         return known is not None and entry.seq <= known
 
     def _continue(self, entry: Entry) -> None:
-        """Take over the counted calls of the run that the run of *entry*, its first one, continues."""
-        open_runs = self._open.get(entry.thread, ()) if entry.thread is not None else ()
-        earlier = [run for run in open_runs if self._known[run] < entry.seq]
+        """Take over the counted calls of the run before, if the run that begins with *entry* continues one."""
+        runs = self._open.get(entry.thread, set()) if entry.thread is not None else set[str]()
+        earlier = [run for run in runs if self._known[run] < entry.seq]
         if earlier:
             run = max(earlier, key=lambda run: (self._known[run], run not in self._running))
-            self._keep(entry, self._forget(run, entry.thread))
+            runs.remove(run)
+            runs.add(entry.run)
+            self._seen[entry.run] = self._seen.pop(run)
 
-    def _keep(self, entry: Entry, seen: dict[str, set[tuple[str, int, str, int]]]) -> None:
-        """Keep *seen* as the counted calls of the run of *entry*."""
-        self._seen[entry.run] = seen
-        if entry.thread is not None:
-            self._open.setdefault(entry.thread, set()).add(entry.run)
-
-    def _forget(self, run: str, thread: str | None) -> dict[str, set[tuple[str, int, str, int]]]:
-        """Remove and return the counted calls of a run."""
-        runs = self._open.get(thread, set()) if thread is not None else set[str]()
-        runs.discard(run)
-        if thread is not None and not runs:
-            self._open.pop(thread, None)
-        return self._seen.pop(run, {})
+    def _forget(self, entry: Entry) -> None:
+        """Forget the counted calls of the run of *entry*."""
+        self._seen.pop(entry.run, None)
+        runs = self._open.get(entry.thread, set())
+        runs.discard(entry.run)
+        if not runs:
+            self._open.pop(entry.thread, None)
 
     def _count(self, entry: Entry, event: ModelReplied | UsageRecorded) -> None:
         usage = UNREPORTED if event.usage is None else event.usage
@@ -161,9 +157,8 @@ class TokenTracker:
         with self._lock:
             if self._is_known(entry):
                 return
-            if entry.run not in self._seen:
-                self._keep(entry, {})
-            seen = self._seen[entry.run].setdefault(entry.path, set())
+            self._open.setdefault(entry.thread, set()).add(entry.run)
+            seen = self._seen.setdefault(entry.run, {}).setdefault(entry.path, set())
             if call in seen:
                 return
             seen.add(call)

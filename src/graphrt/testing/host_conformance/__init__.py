@@ -82,7 +82,7 @@ def check(
     Raises:
         InputError: *make_factory* returned no function, or *only* has something else than clauses.
     """
-    new_storage(make_factory)
+    new_storage(make_factory)  # raises now; a clause would report the mistake as a failure of the host
 
     def checks(clause: HostClause) -> None:
         if not queues and clause in TASK_CLAUSES:
