@@ -31,6 +31,8 @@ class Flow(Standing):
         """Number of its durable entries."""
         self.collected = 0
         """Number of entries of a nested graph in the journal."""
+        self.known: dict[str, Question] = {}
+        """Questions that the journal has of a nested graph which restarts in a fork, by id; it finds them when it asks."""
 
     def tell(self, kind: str, job: int | None = None, data: Any = None) -> None:
         entry = Entry(kind, self.path, job, data)
@@ -193,6 +195,12 @@ class Flow(Standing):
         job.updates, job.goto, job.failures = [], None, failures
         job.status = "failed" if node.on_error is None else "handled"
 
+    def take_known(self, job: Job) -> None:
+        for question in self.known.values():
+            if question.id == f"{job.id}#{question.key}" and question.key != "after":
+                job.questions.append(question)
+                job.answers = max(job.answers, question.nth)
+
     def hand_down(self) -> None:
         from . import playing
 
@@ -258,7 +266,8 @@ class Flow(Standing):
             raise UndecidedError(choices, *conflicts)
         state = model_fold.fold(self.graph, self.state, [update for job in self.jobs for update in job.updates])
         after = [
-            Question(f"{job.id}#after", "after", job.item.task.node, {"after": job.item.task.node}, base="after")
+            self.known.get(f"{job.id}#after")
+            or Question(f"{job.id}#after", "after", job.item.task.node, {"after": job.item.task.node}, base="after")
             for job in self.jobs
             if self.graph.node(job.item.task.node).pauses == "after" and self.pauses_after(job)
         ]
@@ -272,7 +281,9 @@ class Flow(Standing):
 
     def pauses_after(self, job: Job) -> bool:
         """Whether the routes after a successful task are still waiting for an answer."""
-        return job.status == "done" and not job.edited and f"{job.id}#after" not in job.answers_ahead
+        known = self.known.get(f"{job.id}#after")
+        has_answer = f"{job.id}#after" in job.answers_ahead or (known is not None and known.answered)
+        return job.status == "done" and not job.edited and not has_answer
 
     def leads(self, state: State) -> tuple[list[Item], list[Generation]]:
         """R3, R4, R5: the tasks after the open superstep, and the arrivals at joins."""

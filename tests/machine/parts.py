@@ -83,7 +83,7 @@ class Job:
     """Pure effects of the execution that runs: no result of theirs is stored before it ends (decision 0023)."""
     questions: list[Question] = field(default_factory=list[Question])
     answers_ahead: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Answers to a nested graph and to its node: one that restarts in a fork asks again."""
+    """Answers to a nested graph and to its node, by id."""
     updates: list[Update] = field(default_factory=list[Update])
     goto: tuple[Target, ...] | None = None
     known: bool = False

@@ -108,6 +108,8 @@ def nested(flow: Flow, job: Job, node: Node, outside: Outside) -> bool:
     child = job.child
     if child is None:
         child = job.child = Flow(node.child, f"{job.id}/")
+        child.known = {one.id: one for one in (*job.questions, *flow.known.values()) if one.id.startswith(child.path)}
+        job.questions = [one for one in job.questions if one.id not in child.known]
         child.begin(handed_down(flow, node))
     else:
         child.retry()
@@ -166,13 +168,6 @@ def trail(child: Flow) -> list[Update]:
 
 def pause(flow: Flow, job: Job, child: Flow) -> None:
     """The questions of a nested graph are those of its task; earlier answers to it are kept."""
-    before = {question.id: question for question in job.questions}
-    for question in child.questions():
-        known = before.get(question.id)
-        if known is not None and known is not question:
-            question.told |= {path for path in known.told if path == flow.path}
-        if question.id in job.answers_ahead:
-            question.answered, question.answer = True, job.answers_ahead[question.id]
     paused = [question for inner in child.jobs if inner.status == "paused" for question in inner.questions]
     job.questions = list(child.after) if child.held else paused
     job.status = "paused"

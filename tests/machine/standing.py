@@ -174,9 +174,13 @@ class Standing:
         ]
         self.due, self.opened = [], self.due
         for job in self.jobs:
+            self.take_known(job)
             node = self.graph.node(job.item.task.node)
-            if node.pauses == "before":
+            if node.pauses == "before" and not any(one.key == "before" and one.answered for one in job.questions):
                 self.ask(job, "before", {"before": node.name})
+
+    def take_known(self, job: Job) -> None:
+        """Give a task the questions that it had asked in the source of a fork."""
 
     def close_jobs(self) -> None:
         """Drop the open superstep: its tasks are due again."""
