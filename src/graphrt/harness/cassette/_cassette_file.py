@@ -65,7 +65,7 @@ class CassetteFile:
         except OSError as error:
             raise CASSETTE_UNREADABLE(done="read", reason=error.strerror or error, path=str(self.path)) from error
         try:
-            text = data.decode()
+            text = data.decode("utf-8-sig")  # an editor may have put a byte order mark in front
         except UnicodeDecodeError as error:
             raise self._damaged(data[: error.start].count(b"\n") + 1, "it is not UTF-8 text") from None
         return [self._load(entry, line) for entry, line in self._objects(text.replace("\r\n", "\n").split("\n"))]
