@@ -170,6 +170,7 @@ def test_thread_of_another_graph_does_not_exist(serve):
         ("GET", "/threads?colour=red", None, 400, "bad-request-part"),
         ("POST", "/threads", {"input": {"topic": 7, "colour": 1}}, 422, "unknown-key"),
         ("POST", "/threads", {"inputs": {}}, 400, "bad-request-part"),
+        ("POST", "/threads", ["x"], 400, "bad-request-part"),
         ("POST", "/threads", {"input": {"topic": "x"}, "thread": "a b"}, 422, "bad-thread"),
         ("POST", "/threads/paused/answers", {"answer": "perhaps"}, 422, "bad-answer"),
         ("POST", "/threads/paused/answers", {"answers": {"other": True}}, 409, "unknown-interrupt"),
@@ -189,6 +190,7 @@ def test_invalid_request_is_a_problem_with_code_and_fix_and_changes_nothing(serv
     assert (answer.status_code, found["code"], found["status"]) == (status, code, status)
     assert answer.headers["content-type"] == "application/problem+json"
     assert found["fix"]
+    assert "instance of" not in answer.text, "a class that no client knows"
     assert served.http.get(found["type"]).text.startswith(f"# {code}\n")
     assert served("GET", f"/threads/{thread}").json() == before
 

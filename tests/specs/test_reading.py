@@ -66,6 +66,7 @@ WRONG: list[tuple[str, Any, list[tuple[str, str]]]] = [
     ("an unknown router", manifest(ask(), edges=[{"from": "START", "to": "ask"}], conditional_edges=[{"from": "ask", "router": "r", "routes": ["ask"]}]), [("unknown-part", "conditional_edges[0].router")]),
     ("an unknown kind of router", manifest(ask(), edges=[{"from": "START", "to": "ask"}], conditional_edges=[{"from": "ask", "router": {"kind": "llm"}, "routes": ["ask"]}]), [("bad-spec", "conditional_edges[0].router.kind")]),
     ("a label of no enum", manifest(ask(), edges=[{"from": "START", "to": "ask"}], conditional_edges=[{"from": "ask", "router": "way", "routes": [{"label": {"enum": "Way.UP"}, "to": "END"}]}]), [("bad-spec", "conditional_edges[0].routes[0].label.enum")]),
+    ("limits of a wrong type", manifest(ask(), limits=3), [("bad-spec", "limits")]),
     ("no state", {"nodes": [ask()]}, [("bad-spec", "state")]),
     ("an unknown state", {"state": "Stat", "nodes": [ask()]}, [("unknown-part", "state")]),
     ("another state", manifest(ask(), state={"class": "Answer", "fields": {"text": {"type": "int"}, "score": {"type": "int", "reducer": "add"}}}), [("bad-spec", "state.fields.text"), ("bad-spec", "state.fields.score"), ("unknown-read", "nodes[0]"), ("bad-update-type", "nodes[0]")]),
@@ -94,6 +95,7 @@ def test_problems_have_a_code_and_a_path(data: Any, expected: list[tuple[str, st
     found = problems_of(lambda: read(data))
 
     assert found == expected
+    assert not any("instance of" in problem.message for problem in told(lambda: read(data))), "a class nobody knows"
 
 
 def test_all_problems_are_reported_at_once() -> None:

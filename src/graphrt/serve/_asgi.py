@@ -749,7 +749,8 @@ def _checked(model: type[Part], part: str, data: Any) -> Any:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise BAD_REQUEST_PART(part=part, problem=f"{place}: {first['msg']}" if place else first["msg"]) from None
+        problem = first["msg"].partition(" or instance of ")[0]  # pydantic goes on with the name of our class
+        raise BAD_REQUEST_PART(part=part, problem=f"{place}: {problem}" if place else problem) from None
 
 
 def _json(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -28,7 +28,7 @@ def problems_of_validation(error: ValidationError, data: Any, path: str, form: t
     for details in error.errors(include_url=False, include_context=False, include_input=False):
         is_ours = details["type"] == "value_error"  # from a validator of a form, and more specific than "not a string"
         where = _path(details["loc"], data, path, is_missing=details["type"] == "missing")
-        text = details["msg"].removeprefix("Value error, ").rstrip(".")
+        text = details["msg"].removeprefix("Value error, ").partition(" or instance of ")[0].rstrip(".")
         if details["type"] == "extra_forbidden":
             name = str(details["loc"][-1])
             text = f"There is no field {name!r} here"
