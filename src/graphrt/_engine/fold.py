@@ -35,6 +35,7 @@ from graphrt.errors._codes.nodes import (
     REDUCER_FAILED,
     REDUCER_RETURNED_NONE,
     STATE_REDUCER_MUTATED_STATE,
+    STATEFUL_TASKS,
 )
 
 if TYPE_CHECKING:
@@ -355,18 +356,17 @@ def _conflict(field: Field, first: Task, second: Task, tasks: Sequence[Task], wh
         if first.node is not second.node
         else f"{first.node.name!r} twice"
     )
+    known = ", ".join(id_ for id_, _ in writes) + " wrote it; the field is untracked"
+    if not field.untracked:
+        known = ", ".join(f"{id_} wrote {short(value)}" for id_, value in writes)
+    data: dict[str, Any] = {"nodes": nodes, "values": () if field.untracked else tuple(value for _, value in writes)}
+    if first.node is second.node and first.node.policy.stateful == field.name:
+        return FoldError(
+            STATEFUL_TASKS(field=field.name, node=first.node.name, where=where(), known=known, **data), writers
+        )
     return FoldError(
         CONCURRENT_UPDATE(
-            field=field.name,
-            why=why,
-            writers=both,
-            nodes=nodes,
-            node=second.node.name,
-            values=() if field.untracked else tuple(value for _, value in writes),
-            where=where(),
-            known=f"{', '.join(id_ for id_, _ in writes)} wrote it; the field is untracked"
-            if field.untracked
-            else ", ".join(f"{id_} wrote {short(value)}" for id_, value in writes),
+            field=field.name, why=why, writers=both, node=second.node.name, where=where(), known=known, **data
         ),
         writers,
     )

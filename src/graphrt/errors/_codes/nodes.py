@@ -98,6 +98,10 @@ CONCURRENT_UPDATE = ErrorCode(
     "Two tasks of one superstep wrote field {field!r}, {why}: {writers}.",
     fix="Give the field a reducer (Annotated[T, append], ...), or let one node write it.",
 )
+STATEFUL_TASKS = CONCURRENT_UPDATE.variant(
+    "Two tasks of node {node!r} ran in one superstep, and each continued the state that it keeps in field {field!r}.",
+    fix="Let one task of the node run at a time, or leave out stateful=.",
+)
 
 STARVED_JOIN = ErrorCode(
     "starved-join",
