@@ -285,7 +285,7 @@ def load(data: Mapping[str, Any], line: int, fetch: Callable[[str, str | None], 
         entry = _Entry.model_validate(data, context=fetch)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        said = problem["msg"].partition(" or instance of ")[0]  # pydantic goes on with the name of a class of this module
+        said = problem["msg"].partition(" or instance of ")[0]  # pydantic goes on with the name of our class
         raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {said}") from None
     if (entry.reply is None) == (entry.failure is None):
         raise ValueError("a recording has either a reply or a failure")
