@@ -32,7 +32,10 @@ class Migration:
     Must be pure: it may be called more than once for a thread.
     """
     nodes: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Maps the old name of each renamed node to the new one. Pending tasks of the old node move to the new one."""
+    """Maps the old name of each renamed node to the new one. Pending tasks of the old node move to the new one.
+
+    They keep their ids, and so their recorded effects, answers and idempotency keys.
+    """
     name: str = "migration"
     """Name of the migration in its journal entry, `ThreadMigrated`."""
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 import typing_extensions as te
 
-from graphrt import START, Command, Send
+from graphrt import START, Command, Context, Send
 from graphrt.errors import InputError, NodeError
 from graphrt.migrations import Migration
 from graphrt.reducers import add, append
@@ -238,6 +238,73 @@ def test_migration_renames_a_node_that_a_finished_task_routes_to(world, send):
     runtime = world.runtime(changed, migrations=[moved])
 
     assert runtime.resume("t", "yes").state["notes"] == ["a", "q=yes", "c"]
+
+
+def paying(name: str, calls: list[str], *, first: bool, nested: bool) -> Any:
+    """Two nodes that begin with *name*, in one superstep: one has finished, the other has paid and asks."""
+
+    def pay(state, ctx: Context):
+        ctx.effect("pay", lambda: calls.append(f"pay {ctx.idempotency_key}"), kind="once")
+        return {"notes": [f"paid, {ctx.interrupt('fine?')}"]}
+
+    def count(state, ctx: Context):
+        calls.append("count")
+        return {"notes": ["counted"]}
+
+    inside = line(("pay", pay), name="inside")
+    made = builder()
+    made.add_node("a", note("a"))
+    made.add_node(f"{name}count", count)
+    made.add_node(f"{name}pay", inside if nested else pay)
+    if not first:
+        made.add_edge(START, "a")
+    for node in ("count", "pay"):
+        made.add_edge(START if first else "a", f"{name}{node}")
+    return made.compile(allow=["unreachable-node"])
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["function", "graph"])
+@pytest.mark.parametrize("first", [False, True], ids=["later", "first"])
+def test_renamed_node_repeats_nothing_that_its_pending_task_has_done(world, first, nested):
+    """Effects, questions, finished tasks and idempotency keys stay, over two renames, an edit and a fork."""
+    calls: list[str] = []
+    graphs = [paying(name, calls, first=first, nested=nested) for name in ("x_", "y_", "z_")]
+    paused(world, graphs[0])
+    begun = list(calls)
+    migrations = [
+        Migration(source=old.fingerprint, nodes={f"{a}_{node}": f"{b}_{node}" for node in ("count", "pay")})
+        for old, (a, b) in zip(graphs, ("xy", "yz"), strict=False)
+    ]
+    world.runtime(graphs[1], migrations=migrations).update("t", {"n": 1})
+    runtime = world.runtime(graphs[2], migrations=migrations)
+
+    assert runtime.state("t").next == ("z_pay",)
+    forked = runtime.fork("t", at=runtime.state("t").seq, to="f")
+    for thread in ("t", forked):
+        notes = runtime.resume(thread, "yes").state["notes"]
+        assert notes[-2:] == ["counted", "paid, yes"]
+    assert len(begun) == 2
+    assert calls == begun
+    assert runtime.verify(replay=True).ok
+
+
+def test_renamed_node_has_the_idempotency_key_of_its_pending_task(world):
+    """A service that charged before its answer was lost recognises the request after the release."""
+    keys: list[str] = []
+
+    def charge(state, ctx: Context):
+        keys.append(ctx.idempotency_key)
+        if len(keys) == 1:
+            raise TimeoutError
+        return {"notes": ["charged"]}
+
+    graph = line(("a", note("a")), ("charge", charge))
+    with pytest.raises(NodeError):
+        paused(world, graph)
+    changed = line(("a", note("a")), ("debit", charge))
+    world.runtime(changed, migrations=[Migration(source=graph.fingerprint, nodes={"charge": "debit"})]).retry("t")
+
+    assert keys == [keys[0]] * 2
 
 
 def moved_on(world, *graphs: Any, **renamed: str) -> Any:

@@ -164,7 +164,7 @@ def effects(engine: RunState, task: Task) -> None:
             engine,
             events.TaskRetried(
                 task=task_id,
-                node=task.node.name,
+                node=task.node.id_name,
                 attempt=attempt,
                 delay_s=delay_s,
                 error=error_name(error),
@@ -213,7 +213,7 @@ def dropped(task: Task) -> Logged:
 
     Not logged, because the run may be over.
     """
-    return task.engine.path, events.OutcomeDropped(task=task.id, node=task.node.name)
+    return task.engine.path, events.OutcomeDropped(task=task.id, node=task.node.id_name)
 
 
 def left_open(engine: RunState) -> None:
@@ -260,7 +260,7 @@ def outcome_of(engine: RunState, task: Task, *, updates: bool = True) -> events.
         handler = task.node.on_error
         return events.TaskFailed(
             task=task.id,
-            node=task.node.name,
+            node=task.node.id_name,
             error=error_name(failure),
             message=first_line(failure),
             handler=str(handler.name) if handler is not None and task.status == HANDLED else None,
@@ -274,7 +274,7 @@ def outcome_of(engine: RunState, task: Task, *, updates: bool = True) -> events.
             sends = {at: target.arg for at, target in enumerate(task.goto) if target.__class__ is Due}
     return events.TaskSucceeded(
         task=task.id,
-        node=task.node.name,
+        node=task.node.id_name,
         updates=tuple(tracked(engine, update) for update in task.updates if update) if updates else (),
         goto=goto_names(task),
         above=task.goto.__class__ is HandOver,

@@ -10,7 +10,7 @@ the entries were written is not an error now. For the terms, see docs/glossary.m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -325,8 +325,32 @@ def _task(engine: Engine, task_id: str) -> Task:
     # There is no entry for the opening of a superstep: the first event of one of its tasks implies it.
     if not engine.tasks:
         engine.open_superstep()
-    index = int(task_id[len(engine.path) :].split(":", 1)[0].split(".")[1])
-    return engine.tasks[index]
+    place, _, name = task_id[len(engine.path) :].partition(":")
+    task = engine.tasks[int(place.split(".", 1)[1])]
+    if engine.aliases:
+        _keep_name(engine, task, name)
+    return task
+
+
+def _keep_name(engine: Engine, task: Task, name: str) -> None:
+    """Let the id of *task* keep *name* if an older graph called its node so when the task became pending (R14).
+
+    The tasks that an entry makes due have it already. START makes tasks due without naming their nodes.
+    """
+    older = engine.aliases.get(name)
+    if older is not None and older.index == task.node.index and task.node.id_name != name:
+        task.node = task.node.formerly(name)
+
+
+def keep_names(engine: Engine, staged: Iterable[str]) -> None:
+    """Let the ids of the tasks of the open superstep keep the node names of the keys in *staged* (R14)."""
+    if not engine.aliases:
+        return
+    for key in staged:
+        place, _, rest = key.partition(":")  # without a path: only the nodes of the top graph are renamed
+        superstep, _, index = place.partition(".")
+        if superstep == str(engine.superstep) and int(index) < len(engine.tasks):
+            _keep_name(engine, engine.tasks[int(index)], rest.partition("#")[0].partition("/")[0])
 
 
 def _of(task: Task, event: _Event) -> _Event:

@@ -51,7 +51,7 @@ def due_parts(due: Sequence[Due]) -> tuple[tuple[str, ...], dict[int, Any], dict
             handled[at] = tuple(
                 HandledTask(task=failure.task_id, node=failure.node, arg=failure.arg) for failure in item.error.failures
             )
-    return tuple(item.node.name for item in due), sends, errors, handled
+    return tuple(item.node.id_name for item in due), sends, errors, handled
 
 
 def due_again(
@@ -100,8 +100,9 @@ def _handled(at: int, errors: Mapping[int, BaseException], handled: Handles) -> 
 
 
 def stand_in(engine: RunState, name: str) -> NodePlan:
-    """Return the renamed node that an older graph called *name*; else a placeholder, the same one each time.
+    """Return the renamed node that an older graph called *name*, for tasks whose ids keep that name.
 
+    If there is none, return a placeholder, the same one each time.
     A placeholder has no function: it is used only to fold the past, and its tasks never run.
     """
     node = engine.aliases.get(name)
@@ -115,7 +116,8 @@ def stand_in(engine: RunState, name: str) -> NodePlan:
 def present_node(engine: RunState, name: str) -> NodePlan | None:
     """Return the node that an older graph called *name*: of the same name, or renamed; None if the graph has neither."""
     node = engine.plan.by_name.get(name) or engine.aliases.get(name)
-    return node if node is not None and node.index < len(engine.plan.nodes) else None  # placeholders come after these
+    nodes = engine.plan.nodes
+    return nodes[node.index] if node is not None and node.index < len(nodes) else None  # placeholders come after these
 
 
 def _key(engine: RunState, state: JoinState) -> JoinKey:

@@ -263,8 +263,9 @@ class Task:
         """Id `path/superstep.index:node`: derived, stable across re-execution, and unique in the thread (R13).
 
         The path is that of the nested graph that the task belongs to, and is missing at the top: `3.0:review`.
+        If a release renames the node while the task is pending, the id keeps the older name.
         """
-        return f"{self.engine.path}{self.superstep}.{self.index}:{self.node.name}"
+        return f"{self.engine.path}{self.superstep}.{self.index}:{self.node.id_name}"
 
     def more(self) -> Extra:
         """Return the extra part, creating it if the task has none."""

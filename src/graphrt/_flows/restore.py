@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.engine import Engine
-from graphrt._engine.evolve import evolve_all, nested_since_commit, without_outdated_outcome
+from graphrt._engine.evolve import evolve_all, keep_names, nested_since_commit, without_outdated_outcome
 from graphrt._engine.outcome import MARKERS
 from graphrt._engine.questions import left_with, may_go_on
 from graphrt._engine.task import DONE, DUE, FAILED, HANDLED, PAUSED, Task
@@ -72,6 +72,7 @@ def _restore(engine: Engine, staged: Staged, kept: dict[str, Sequence[Logged]], 
         if not engine.due or not any(key.startswith(first) for key in staged):
             return
         engine.open_superstep()  # without a check of limits, which were checked when it ran
+    keep_names(engine, staged)
     for task in engine.tasks:
         task_id = task.id
         effects = f"{task_id}#"

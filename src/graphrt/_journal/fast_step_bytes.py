@@ -175,7 +175,7 @@ class FastStepBytes:
         written = update.lines if update else ()
         # The commit names all fields that were written. Untracked ones have no line, as their values are not stored.
         field_names = [name for name in self._order if name in update] if update else []
-        used = [node.name, *written, *field_names, target.name]
+        used = [node.id_name, *written, *field_names, target.name]
         numbers = {name: at for name in used if (at := number(name)) is not None}
         if len(numbers) != len(set(used)):  # a new name, which only events can introduce
             return None
@@ -183,7 +183,7 @@ class FastStepBytes:
         updates = b",[%b]" % to_json(pairs) if update else b""  # one update, a flat list of name and line
         fields = to_json([numbers[name] for name in field_names])
         run = self._run.replace(b"%", b"%%")
-        template = _STRUCTURE % (run, numbers[node.name], updates, fields, numbers[target.name])
+        template = _STRUCTURE % (run, numbers[node.id_name], updates, fields, numbers[target.name])
         shape = self.shapes[key] = template, tuple(zip(written, pairs[1::2], strict=True))  # every second is a line
         return shape
 
@@ -216,7 +216,7 @@ class FastStepBytes:
         # them.
         tracked = {name: value for name, value in update.items() if name not in self._untracked} if update else {}
         done = events.TaskSucceeded(
-            task=f"{superstep}.0:{node.name}", node=node.name, updates=(tracked,) if update else ()
+            task=f"{superstep}.0:{node.id_name}", node=node.id_name, updates=(tracked,) if update else ()
         )
         commit = events.SuperstepCommitted(
             superstep=superstep,

@@ -70,7 +70,7 @@ def prepare(fold: Fold, verdict: Compatibility) -> None:
     by_name = engine.plan.by_name
     engine.fold_older(
         {name: _stand_in(name, label) for name, label in removed.items()},
-        {old: by_name[new] for old, new in renamed.items() if new in by_name},
+        {old: by_name[new].formerly(old) for old, new in renamed.items() if new in by_name},
         under_older_names(joins, renamed, engine.plan),
     )
 

@@ -7,6 +7,7 @@ the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, final
 
 from graphrt import reducers
@@ -43,7 +44,7 @@ class NodePlan:
 
     # fmt: off
     __slots__ = (
-        "arrives", "asked_each", "branches", "cache", "child", "choose", "defer", "due", "ends", "fn", "goto", "index", "is_async", "max_visits",
+        "arrives", "asked_each", "branches", "cache", "child", "choose", "defer", "due", "ends", "fn", "goto", "id_name", "index", "is_async", "max_visits",
         "name", "next", "on_error", "on_fatigue", "one_way", "pauses", "plain", "policy", "router", "static", "table",
         "timed", "wants_context", "writable",
     )
@@ -53,6 +54,8 @@ class NodePlan:
         shape = node_shape(fn) if fn is not None else None
         child = getattr(fn, "__graphrt_plan__", None)  # a compiled graph has its plan as this attribute
         self.name: str = name
+        self.id_name: str = name
+        """The name in ids of its tasks: `name`, or the older one in a copy that `formerly` returns."""
         self.index: int = index
         """Place in the order of declaration, which is task order (R2); -1 for START."""
         self.fn: Any = fn
@@ -123,6 +126,16 @@ class NodePlan:
             self.one_way = True
             self.router = self.branches[0].router
             self.table = self.branches[0].table
+
+    def formerly(self, name: str) -> NodePlan:
+        """Return a copy for the tasks that were pending when the node was still called *name*.
+
+        Their ids keep that name, and so do the keys of what is staged for them and their idempotency keys: an outside
+        service must recognise an effect that comes again after a release renamed the node.
+        """
+        node = copy(self)
+        node.id_name, node.due = name, None
+        return node
 
     def __repr__(self) -> str:
         return f"NodePlan({self.name!r})"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from graphrt import events
 from graphrt._codec import NotStorable
@@ -169,7 +170,9 @@ def _begin_fork(
     begins = shared_id(store, commits.claim.thread)
     chain = chain_of(begins, None, config.keys) if chained else None
     commits.recorder = config.recorder(store, commits.claim.thread, chain)
-    meta = {"chained": begins if chained else None}
+    meta: dict[str, Any] = {"chained": begins if chained else None}
+    if "renamed" in fold.meta:  # its pending tasks may be called by older names
+        meta["renamed"] = fold.meta["renamed"]
     journal.keep(commits, engine, chain=chain, meta=meta, salts_seed=config.seed)
     journal.given_at = commits.claim.head.created_at  # creation and first commit have the same time
     # A thread driven by a run counts as running, even if its last commit says otherwise.
