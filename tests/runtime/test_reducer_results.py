@@ -49,6 +49,18 @@ def test_usual_mistake_is_reported_and_can_be_corrected(face: Face, kind: str) -
     assert get(face.retry(runtime, "t").state, "log") == ["in", "x"]
 
 
+@pytest.mark.parametrize("value", [None, 5])
+def test_append_of_a_value_without_items_is_refused(face: Face, made: Any, value: Any) -> None:
+    state = state_class("pydantic", log=(Annotated[Any, append], None))
+    runtime = Runtime(parallel(("node", made(lambda s: {"log": value})), state=state), store="memory:")
+
+    with pytest.raises(UpdateError, match="'append' of field 'log' raised TypeError") as caught:
+        face.run(runtime, {"log": [1]}, thread="t")
+
+    assert (caught.value.code, caught.value.field, caught.value.node) == ("reducer-failed", "log", "node")
+    assert runtime.state("t").status == "failed"
+
+
 @pytest.mark.parametrize("hint", [Any, object, int | None, Literal["a"] | None, list[str] | None])
 def test_optional_field_may_be_reduced_to_none(face: Face, kind: str, hint: Any) -> None:
     state = state_class(kind, v=(Annotated[hint, lambda current, incoming: None], None))

@@ -163,7 +163,11 @@ def fold(
                 elif kind == LAST:  # no reducer
                     new_values[name] = value
                 elif kind == APPEND:  # the reducer `append`
-                    items = value if value.__class__ is list else as_items(value)
+                    try:
+                        items = value if value.__class__ is list else [*as_items(value)]
+                    except TypeError as error:  # None, if the field or the Update allows it
+                        current = values.get(name)
+                        raise _failed(field, error, current, value, task, tasks, where or engine.where) from error
                     if name in grown:
                         grown[name] += items
                     else:
@@ -297,24 +301,38 @@ def _reduced(
     try:
         # A reducer that changes its first argument would change every snapshot, so it gets a copy of a container.
         return field.reduce(current.copy() if current.__class__ in CONTAINERS else current, value)
-    except failures() as error:  # its text is shown only if the field is tracked
-        writers = [t for t in tasks if any(field.name in update for update in t.updates)]
-        description = describe_error(error)
-        known = f"current {short(current)}, incoming {short(value)} from node {task.node.name!r}"
-        if field.untracked:  # the text of the exception may quote a value, which must not leave the run (R16)
-            description = type(error).__name__
-            known = f"raised at {_place(error)}, incoming from node {task.node.name!r}; the field is untracked"
-        raised = REDUCER_FAILED(
-            reducer=field.reducer_name,
-            of=f"field {field.name!r}",
-            problem=f"raised {description}",
-            field=field.name,
-            node=task.node.name,
-            where=where(),
-            known=known,
-        )
-        raised.__cause__ = None if field.untracked else error  # the chained exception would show the value, too
-        raise FoldError(raised, writers) from raised.__cause__
+    except failures() as error:
+        failed = _failed(field, error, current, value, task, tasks, where)
+        raise failed from failed.error.__cause__
+
+
+def _failed(
+    field: Field,
+    error: BaseException,
+    current: Any,
+    value: Any,
+    task: Task,
+    tasks: Sequence[Task],
+    where: Callable[[], Place],
+) -> FoldError:
+    """Return the error for the field's reducer, which raised *error* for *current* and *value*, which *task* wrote."""
+    writers = [t for t in tasks if any(field.name in update for update in t.updates)]
+    description = describe_error(error)
+    known = f"current {short(current)}, incoming {short(value)} from node {task.node.name!r}"
+    if field.untracked:  # the text of the exception may quote a value, which must not leave the run (R16)
+        description = type(error).__name__
+        known = f"raised at {_place(error)}, incoming from node {task.node.name!r}; the field is untracked"
+    raised = REDUCER_FAILED(
+        reducer=field.reducer_name,
+        of=f"field {field.name!r}",
+        problem=f"raised {description}",
+        field=field.name,
+        node=task.node.name,
+        where=where(),
+        known=known,
+    )
+    raised.__cause__ = None if field.untracked else error  # the chained exception would show the value, too
+    return FoldError(raised, writers)
 
 
 def _none(field: Field, task: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
