@@ -87,7 +87,18 @@ def test_overwrite_or_delete_conflicts_with_any_other_write(face: Face, special:
         face.run(runtime, {"notes": ["old"]}, thread="t")
 
     assert caught.value.field == "notes"
+    assert caught.value.fix == "Return plain values for the field's reducer, or let one node write it."
     assert get(runtime.state("t").values, "notes") == ["old"]
+
+
+def test_parallel_nodes_that_return_whole_states_conflict(face: Face) -> None:
+    g = GraphBuilder.overwrite(state_class("pydantic", notes=(Annotated[list[str], reducers.append], [])))
+    g.add_node("a", lambda s: s).add_node("b", lambda s: s).set_entry("a").set_entry("b")
+
+    with pytest.raises(ConcurrentUpdateError, match="return whole states") as caught:
+        face.run(g.compile(), {})
+
+    assert "one after the other" in caught.value.fix
 
 
 def test_retry_after_a_conflict_runs_only_the_tasks_that_wrote_the_field(face: Face) -> None:

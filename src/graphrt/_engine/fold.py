@@ -364,11 +364,13 @@ def _conflict(field: Field, first: Task, second: Task, tasks: Sequence[Task], wh
     writers = [t for t in tasks if any(field.name in update for update in t.updates)]
     nodes = tuple(dict.fromkeys(t.node.name for t in writers))
     writes = [(t.id, update[field.name]) for t in writers for update in t.updates if field.name in update]
-    why = (
-        "which has no aggregating reducer"
-        if not field.aggregates
-        else "one of them with Overwrite or DELETE, which allows no other write"
-    )
+    why, fix = "which has no aggregating reducer", None  # None: the fix of the code, a reducer for the field
+    if field.aggregates:
+        why = "one of them with Overwrite or DELETE, which allows no other write"
+        fix = "Return plain values for the field's reducer, or let one node write it."
+    elif first.engine.plan.update.kind == "overwrite":
+        why = "since nodes of this graph return whole states"
+        fix = "Run the nodes one after the other, or use GraphBuilder(...), whose nodes return updates."
     both = (
         f"{first.node.name!r} and {second.node.name!r}"
         if first.node is not second.node
@@ -384,7 +386,7 @@ def _conflict(field: Field, first: Task, second: Task, tasks: Sequence[Task], wh
         )
     return FoldError(
         CONCURRENT_UPDATE(
-            field=field.name, why=why, writers=both, node=second.node.name, where=where(), known=known, **data
+            field=field.name, why=why, writers=both, node=second.node.name, where=where(), known=known, fix=fix, **data
         ),
         writers,
     )
