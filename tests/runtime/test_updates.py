@@ -139,8 +139,10 @@ def test_values_are_validated_against_the_annotated_second_parameter_of_a_reduce
     assert (
         get(face.run(sequence(("a", lambda s: {"letters": "abc"}), state=state), {"letters": 1}).state, "letters") == 4
     )
-    with pytest.raises(UpdateError):
+    with pytest.raises(UpdateError) as caught:
         face.run(sequence(("a", lambda s: {"letters": 3}), state=state), {"letters": 1})
+
+    assert (caught.value.known, caught.value.fix) == ("letters: str", "Return 'letters' as str.")
 
 
 def test_results_of_reducers_are_not_validated_again(face: Face) -> None:
@@ -431,6 +433,13 @@ def test_write_that_the_node_does_not_declare_is_refused(face: Face, options: An
 
     assert (caught.value.code, caught.value.node, caught.value.field) == ("undeclared-write", "node", "text")
     assert face.run(writing(**options, writes=["n", "text"]), {}).status == "completed"
+
+
+def test_node_that_declares_no_write_may_write_nothing(face: Face) -> None:
+    with pytest.raises(UpdateError) as caught:
+        face.run(writing(made={"text": "x"}, writes=()), {})
+
+    assert caught.value.known == "declared none"
 
 
 def test_function_may_write_only_the_fields_that_it_declares() -> None:

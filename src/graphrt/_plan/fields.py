@@ -87,6 +87,7 @@ class Field:
         "reducer_name",
         "required",
         "untracked",
+        "update_hint",
     )
 
     def __init__(self, name: str, annotation: Any) -> None:
@@ -123,19 +124,22 @@ class Field:
         self.nullable: bool = _takes_none(annotation)
         """False if the type definitely excludes None, so a reducer must not return it (R7)."""
         self.reducer_name: str = "overwrite"
+        self.update_hint: Any = annotation
+        """The type that `check` checks against, for messages."""
         self.exact: Any = None
         """Class whose instances pass `check` unchanged, so that the call can be skipped; None if no class does."""
         self.boxed: bool = True
         """False if no value can be a list, dict or set, so that the engine need not track its length (R15)."""
 
     def settle(self, checked: Checked, update_hint: Any) -> None:
-        """Set the check of updates and the derived attributes that save the engine work: `exact` and `boxed`.
+        """Set the check of updates, its type, and the derived attributes that save the engine work: `exact` and `boxed`.
 
         Args:
             checked: The check of one value of an update.
             update_hint: The type that it checks against.
         """
         self.check = checked.check
+        self.update_hint = update_hint
         self.exact = checked.exact
         # A called reducer may return a container even if its types say otherwise, and APPEND creates a list.
         flat = _is_scalar(self.annotation) and _is_scalar(update_hint)

@@ -304,7 +304,7 @@ class UpdateSchema:
                 field=next(iter(problems)),
                 path=next(iter(problems.values())).split(":")[0],  # a text of `explain` is "path: problem"
                 where=where,
-                known=", ".join(f"{name}: {describe(self.state.fields[name].annotation)}" for name in returned),
+                known=", ".join(f"{name}: {_kind(self.state.fields[name], returned[name])}" for name in returned),
                 fix="A value is a coroutine: await the call that makes it."
                 if any(_holds_coroutine(returned[name]) for name in problems)
                 else f"Return {'; '.join(suggestions)}.",
@@ -439,11 +439,16 @@ def _holds_coroutine(value: Any) -> bool:
 
 def _wanted(field: Field, value: Any) -> str:
     """Return a replacement for *value*, for the "Fix" line: the type, and a list for a single item."""
-    kind = describe(field.annotation)
+    kind = _kind(field, value)
     text = f"{field.name!r} as {kind}"
     if kind.startswith("list[") and not isinstance(value, list | tuple | set | frozenset):
         text += f", for one item as a list of one: {{{field.name!r}: [...]}}"
     return text
+
+
+def _kind(field: Field, value: Any) -> str:
+    """Return the type that *value* of an update of *field* should have, as text."""
+    return describe(field.annotation if isinstance(value, Replacement) else field.update_hint)
 
 
 def _both(first: Check, second: Check) -> Check:

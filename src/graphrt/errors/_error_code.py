@@ -184,7 +184,7 @@ class Finding:
 
 
 _WORDS: Final[Mapping[str, Callable[[Any], str]]] = {
-    "names": _words.names,
+    "names": lambda items: _words.names(items) or "none",
     "a_type": _words.a_type,
     "a": _words.a,
     "described": describe_error,
