@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 import typing_extensions as te
 
-from graphrt import END, START, Context
+from graphrt import END, START, UNSET, Context
 from graphrt.errors import ConcurrentUpdateError, InputError, NodeError, RouteError, UpdateError
 from graphrt.events import AnswerUsed, InterruptAnswered
 
@@ -91,6 +91,46 @@ def test_failed_task_without_an_answer_requires_a_retry(world):
         runtime.run({"notes": []}, thread="t")
 
     refused("wrong-verb", lambda: runtime.resume("t", "anything"), "retry('t')", error=InputError)
+
+
+def test_only_the_answer_of_a_person_is_replaced(world):
+    def node(state: Any, ctx: Context) -> Any:
+        ctx.sleep(10)
+        hint = ctx.receive("hint", timeout_s=10, default=1)
+        return {"x": hint + ctx.interrupt("how many?")}
+
+    runtime = world.runtime(line(("q", node)))
+    runtime.run({"notes": []}, thread="t")
+    for _ in "sleep", "receive":
+        world.clock.now += 11
+        runtime.drive("t")
+    with pytest.raises(NodeError, match=r"replace it: resume\('t', answer\)"):
+        runtime.resume("t", "many")
+
+    assert runtime.resume("t", 2).state["x"] == 3
+
+
+@pytest.mark.parametrize("waits", ["sleep", "signal", "default", "expiry"])
+def test_answer_that_no_person_gave_is_not_replaced(world, waits):
+    def node(state: Any, ctx: Context) -> Any:
+        if waits == "sleep":
+            ctx.sleep(10)
+        elif waits == "signal":
+            ctx.receive("hint")
+        else:
+            ctx.interrupt("how many?", expires_s=10, default=1 if waits == "default" else UNSET)
+        raise ValueError("never ends")
+
+    runtime = world.runtime(line(("q", node)))
+    runtime.run({"notes": []}, thread="t")
+    if waits == "signal":
+        runtime.signal("t", "hint", 1)
+    world.clock.now += 11
+    with pytest.raises(NodeError) as failure:
+        runtime.drive("t")
+
+    assert "replace it" not in str(failure.value)
+    refused("wrong-verb", lambda: runtime.resume("t", 5), "retry('t')", error=InputError)
 
 
 @pytest.mark.parametrize("kind", ["idempotent", "once", "pure"])

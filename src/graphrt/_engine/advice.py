@@ -127,11 +127,7 @@ def other_answer(engine: RunState, task: Task) -> str:
     R10: if a task failed after an answer, `resume` accepts another answer.
     """
     extra = task.more()
-    # Questions with a valid answer (`current`: neither withdrawn nor discarded). Questions with `static` come from the
-    # node's policy, such as `interrupt_before`: their answers only let the task continue.
-    answered = [
-        question for question in extra.interrupts if question.answered and question.current and not question.static
-    ]
+    answered = [question for question in extra.interrupts if question.replaceable]
     # With a nested graph (`child`), the error of the inner task already contains this advice.
     if engine.thread is None or extra.child is not None or not answered:
         return ""

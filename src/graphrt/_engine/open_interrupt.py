@@ -149,6 +149,14 @@ class OpenInterrupt:
         """Whether an answer to it is valid: it was not withdrawn, and its answer was not discarded."""
         return self.state in (OPEN, ANSWERED, USED)
 
+    @property
+    def replaceable(self) -> bool:
+        """Whether a person gave it a valid answer, which `resume` may replace if the task fails (R10).
+
+        The answer to a question of the node's policy, such as `interrupt_before`, only lets the task continue.
+        """
+        return self.answered and self.current and not self.by and self.kind in ASKED_BY_CODE
+
     def elapsed(self, now_s: float) -> str:
         """Return the source of its answer at *now_s*, one of the `BY_` constants; empty if it is still waiting.
 

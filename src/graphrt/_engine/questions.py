@@ -591,7 +591,7 @@ def replaceable(engine: RunState) -> list[tuple[Task, OpenInterrupt]]:
         if extra.child is not None:  # the engine of a nested graph, whose tasks received the answers
             pairs += replaceable(extra.child)
         else:
-            pairs += [(task, q) for q in extra.interrupts if q.answered and q.current and not q.static]
+            pairs += [(task, q) for q in extra.interrupts if q.replaceable]
     return pairs
 
 
