@@ -38,6 +38,34 @@ def test_sinks_that_cannot_take_entries_are_refused(sinks: Any, told: tuple[str,
     assert [word for word in told if word not in str(caught.value)] == []
 
 
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"chain": "yes"}, "True or False"),
+        ({"check_state": 1}, "True or False"),
+        ({"stream_models": "no"}, "True or False"),
+        ({"ids": "run-1"}, "a function that returns another id"),
+        ({"ids": str}, "a function that returns another id"),
+    ],
+)
+def test_flags_and_ids_of_another_type_are_refused(options: dict[str, Any], wanted: str) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(options))}= cannot be") as caught:
+        Runtime(sequence(("a", note("a"))), **options)
+
+    assert (caught.value.code, wanted in caught.value.fix) == ("input", True)
+
+
+def test_id_that_a_runtime_makes_is_that_of_a_new_thread() -> None:
+    """A generator of ids that begins anew in each process does not run on the threads of the last one."""
+    with Runtime(sequence(("a", note("a"))), store="memory:", ids=lambda: "run-1") as runtime:
+        runtime.run({})
+        with pytest.raises(InputError, match="ids= made the id 'run-1'") as caught:
+            runtime.run({})
+        assert caught.value.code == "thread-exists"
+        assert runtime.state("run-1").seq == 4
+        runtime.run({}, thread="run-1")
+
+
 @pytest.mark.parametrize("collection", [list, tuple, iter])
 def test_sinks_in_any_collection_get_the_entries(collection: Any) -> None:
     seen: list[Any] = []

@@ -310,15 +310,35 @@ def checked_budget(budget: Any) -> Budget | None:
     return valid
 
 
-def checked_ids(ids: Callable[[], str]) -> Callable[[], str]:
-    """Return *ids*, which makes thread and run ids, wrapped so that a CancelledError counts as its failure (R9)."""
+def checked_flag(name: str, value: Any) -> bool | None:
+    """Return *value*, the argument *name*, which is True, False, or None to let graphrt decide.
+
+    Raises:
+        InputError: It is none of them (`input`).
+    """
+    if value is not None and not isinstance(value, bool):
+        raise INVALID_ARGUMENT(argument=f"{name}=", value=value, wanted="True or False, or leave it out")
+    return value
+
+
+def checked_ids(ids: Any) -> Callable[[], str]:
+    """Return *ids*, which makes thread and run ids, wrapped so that a CancelledError counts as its failure (R9).
+
+    Raises:
+        InputError: It is not callable, or is a class (`input`).
+    """
+    if isinstance(ids, type) or not callable(ids):
+        raise INVALID_ARGUMENT(
+            argument="ids=", value=ids, wanted="a function that returns another id, a text, at each call"
+        )
 
     def own_id() -> str:
         """Return the next id."""
         try:
-            return ids()
+            made: str = ids()
         except unasked() as error:
             raise unasked_failure(error, "ids=") from error
+        return made
 
     return own_id
 

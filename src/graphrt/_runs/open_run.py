@@ -39,6 +39,7 @@ from graphrt.errors._codes.arguments import BAD_INPUT, INPUT_OF_WRONG_KIND, INVA
 from graphrt.errors._codes.threads import (
     INPUT_NOT_STORABLE,
     INTERRUPT_NEEDS_THREAD,
+    MADE_ID_EXISTS,
     THREAD_WITHOUT_STORE,
     WRONG_VERB,
 )
@@ -97,7 +98,8 @@ def begin(
         values = entered(config, engine, plan.state.initial(input_, where=plan.place(), only=plan.spec.input_names))
         opened = ActiveRun(config, engine, None, reads=reads)
         return _started(opened, values, values, fresh=True, names=())
-    thread_id = check_id(thread_id if thread_id is not None else config.ids())
+    made = thread_id is None
+    thread_id = check_id(config.ids() if thread_id is None else thread_id)
     at = config.clock()  # read once (R13): a thread's creation and its first commit have the same time
     if at - at:  # inf - inf and nan - nan are nan, which is true; a finite time gives 0.0
         raise batch.no_time(at)
@@ -112,7 +114,7 @@ def begin(
             opened_run = ActiveRun(config, engine, claim, at=at, reads=reads)
             started = _started(opened_run, values, values, fresh=True, names=given_fields(plan, input_))
         else:
-            fold = _loaded(config, claim, if_exists, reads)
+            fold = _loaded(config, claim, if_exists, reads, made=made)
             engine = fold.engine
             config.secrets.give_back(engine)  # no store has the values of Secrets; this process may still know them
             update = entered(config, engine, checked_update(engine, input_), whole=False)
@@ -144,13 +146,18 @@ def begin(
     return started
 
 
-def _loaded(config: RunConfig, claim: Claim, if_exists: IfExists, reads: Reads) -> Fold:
+def _loaded(config: RunConfig, claim: Claim, if_exists: IfExists, reads: Reads, *, made: bool) -> Fold:
     """Return a claimed thread that takes an input according to *if_exists*, folded, with its engine.
+
+    Args:
+        made: Whether `ids=` made the id of the thread, which should be new then.
 
     Raises:
         Present, Unfinished: It takes no input; see `begin`.
-        InputError: Another verb is right.
+        InputError: Another verb is right, or the id was made.
     """
+    if made:
+        raise MADE_ID_EXISTS(thread=claim.thread, where=config.plan.place())
     next_action = action(if_exists, claim.head.status)
     if next_action is None:
         purpose = "return a result: its last run has none" if if_exists == "return" else ""

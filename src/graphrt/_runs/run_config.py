@@ -413,7 +413,7 @@ def configure(
     return RunConfig(
         graph=graph,
         limits=own if limits is None else arguments.checked(limits).over(own),  # those not given are the graph's
-        chain=chain,
+        chain=arguments.checked_flag("chain", chain),
         audit=arguments.checked_audit(audit, chain=chain),
         lease_s=arguments.checked_lease(lease_s),
         migrations=arguments.checked_migrations(migrations),
@@ -427,8 +427,8 @@ def configure(
         seed=None if seed is None else arguments.checked_seed(seed),
         doubles=doubles,
         threads=SharedThreads(arguments.checked_workers(worker_threads)),
-        check_state=check_state,
-        stream_models=stream_models,
+        check_state=arguments.checked_flag("check_state", check_state),
+        stream_models=arguments.checked_flag("stream_models", stream_models),
         embed=arguments.checked_embed(embed),
         active=ActiveRuns(),
         redactor=_redactor(graph.__graphrt_plan__, audit),

@@ -44,6 +44,12 @@ THREAD_EXISTS = ErrorCode(
     fix="Pass another id, or delete that thread first.",
 )
 
+MADE_ID_EXISTS = THREAD_EXISTS.variant(
+    "ids= made the id {thread!r} for a new thread, and there is a thread {thread!r} already.",
+    known="nothing was changed",
+    fix="Let ids= return another id at each call, in every process. To run on that thread, name it: thread={thread!r}.",
+)
+
 NO_SNAPSHOT = ErrorCode(
     "no-snapshot",
     InputError,
