@@ -237,7 +237,7 @@ def test_answers_without_a_question_are_refused_without_a_change(world):
         ("input", lambda: runtime.resume("t", {ids[0]: 1}, answer=1), ["answer= does not go with answers"]),
         ("no-answer", lambda: runtime.resume("t"), ids),
         ("no-answer", lambda: runtime.resume("t", {}), ids),
-        ("wrong-verb", lambda: runtime.run({"notes": []}, thread="t"), ["interrupted", "resume('t', answers)"]),
+        ("wrong-verb", lambda: runtime.run({"notes": []}, thread="t"), ["resume('t', answers), retry('t') if"]),
         ("wrong-verb", lambda: runtime.retry("t"), ["interrupted", "resume('t', answers)"]),
     ):
         error = refused(code, call, *words, error=InputError)

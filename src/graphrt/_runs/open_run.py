@@ -391,7 +391,10 @@ def want(claim: Claim, verb: str, config: RunConfig, reads: Reads, *, doing: str
     abandon_text = "."
     if verb == "run":
         call = f"run(input, thread={thread!r}, if_exists="
-        continue_text = "" if status == "interrupted" else f', {call}"continue") if the same input began it'
+        if status == "interrupted":
+            continue_text = f", retry({thread!r}) if a question is stale or has expired"
+        else:
+            continue_text = f', {call}"continue") if the same input began it'
         abandon_text = f'{continue_text}, {call}"abandon") to give up what is left, or another thread.'
         if status == "running":
             abandon_text += (
