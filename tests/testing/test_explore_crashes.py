@@ -30,7 +30,7 @@ from graphrt import END, START, Context, GraphBuilder, InputError, MockHarness
 from graphrt.errors import ScriptError
 from graphrt.harness import Agent, FunctionModel, Image, Message, UserMessage
 from graphrt.reducers import append
-from graphrt.testing import Exploration, explore_crashes, explore_forks, explore_schedules
+from graphrt.testing import Exploration, explore_crashes, explore_forks, explore_routes, explore_schedules
 
 FULL = os.environ.get("GRAPHRT_FULL") == "1"
 ANSWERS = [{"approved": False, "remark": "shorter"}, {"approved": True, "remark": "fine"}]
@@ -193,6 +193,13 @@ def test_input_that_fails_at_once_is_reported() -> None:
 
     found = explored(chain(fails)).check()
     assert "the undisturbed run failed" in found.left_out[-1]
+
+
+@pytest.mark.parametrize("search", [explore_crashes, explore_forks, explore_schedules, explore_routes])
+@pytest.mark.parametrize("options", [5, lambda: None, lambda: ["deps"]])
+def test_options_that_are_no_function_to_a_mapping_are_refused(search: Any, options: Any) -> None:
+    with pytest.raises(InputError, match=r"(?s)options= .*cannot be .*lambda: \{'deps': Desk"):
+        search(chain(quiet), {"notes": []}, options=options)
 
 
 @pytest.mark.parametrize("search", [explore_crashes, explore_forks, explore_schedules])

@@ -67,7 +67,7 @@ class Plan:
     graph: CompiledGraph[Any, Any, Any]
     input: Any
     store: Callable[[Path], Store] | str | None
-    options: Callable[[], Mapping[str, Any]] | None
+    options: Callable[[], dict[str, Any]]
     answers: Answers
     once: Callable[[Any], Iterable[Any]] | None
     seed: int
@@ -118,7 +118,7 @@ class Case:
         self._plan = plan
         self._what = what
         self._faults: list[tuple[str, str]] = []
-        self._options = dict(called("options=", plan.options)) if plan.options is not None else {}
+        self._options = plan.options()
         self._stack = ExitStack()
         self._place = Path(self._stack.enter_context(tempfile.TemporaryDirectory(dir=_MEMORY)))
         self._now_s = START_S
@@ -289,7 +289,7 @@ class Case:
 
     def continue_fork(self, seq: int) -> Outcome:
         """Fork the finished thread at entry *seq* and drive the fork to its end, in a fresh world."""
-        self._options = dict(called("options=", self._plan.options)) if self._plan.options is not None else {}
+        self._options = self._plan.options()
         fork = self.runtime().fork(THREAD, at=seq)
         status, error = self._live(fork)
         return self.look(fork, status, error)

@@ -139,7 +139,7 @@ def scheduled(
         compiled = graph if isinstance(graph, CompiledGraph) else called("the function that makes the graph", graph)
         run.graph = compiled.name
         outside = SharedObjects(compiled) if watched else None
-        with Runtime(virtual(compiled), **virtual_options(loop, called("options=", options))) as runtime:
+        with Runtime(virtual(compiled), **virtual_options(loop, options())) as runtime:
             try:
                 await drive(runtime)
             finally:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar, final
+from typing import Any, Final, NamedTuple, TypeVar, final
 
+from graphrt._arguments import is_mapping
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.runtime import InterruptInfo
 
 T = TypeVar("T")
+_OPTIONS: Final = "a function that returns options of Runtime for one run, such as lambda: {'deps': Desk()}"
 
 
 class FunctionError(Exception):
@@ -31,18 +33,24 @@ def called(name: str, fn: Callable[..., T], *args: Any) -> T:
         raise FunctionError(f"{name} raised {type(error).__name__}: {error}") from error
 
 
-def check_options(options: object) -> None:
-    """Check the argument `options=` of a search.
+def options_of(given: Any) -> Callable[[], dict[str, Any]]:
+    """Return a function that makes the options of `Runtime` for one run: the argument `options=` of a search, checked.
+
+    The returned function raises FunctionError if *given* raises.
 
     Raises:
-        InputError: It is not a function.
+        InputError: *given* is neither None nor a function, or (from the returned function) returns no mapping.
     """
-    if options is not None and not callable(options):
-        raise INVALID_ARGUMENT(
-            argument="options=",
-            value=options,
-            wanted="a function that returns options of Runtime for one run, such as lambda: {'deps': Desk()}",
-        )
+    if given is not None and not callable(given):
+        raise INVALID_ARGUMENT(argument="options=", value=given, wanted=_OPTIONS)
+
+    def made() -> dict[str, Any]:
+        options = called("options=", given) if given is not None else {}
+        if not is_mapping(options):
+            raise INVALID_ARGUMENT(argument="What options= returned", value=options, wanted=_OPTIONS)
+        return {**options}
+
+    return made
 
 
 class Pause(NamedTuple):

@@ -17,7 +17,7 @@ from graphrt.testing.exploring._order_bugs import compared
 from graphrt.testing.exploring._orders import first as first_order
 from graphrt.testing.exploring._outcomes import differences
 from graphrt.testing.exploring._scheduled_run import Scheduled, scheduled
-from graphrt.testing.exploring._user_functions import Answers, FunctionError, check_options
+from graphrt.testing.exploring._user_functions import Answers, FunctionError, options_of
 from graphrt.testing.exploring._values import fields_of
 from graphrt.testing.exploring._wires import rest_differences
 from graphrt.testing.exploring.report import Exploration
@@ -146,18 +146,16 @@ def explore_forks(
     return cases.search.report(graph.name)
 
 
-def _plan(function: str, graph: Any, *rest: Any) -> Plan:
+def _plan(function: str, graph: Any, input: Any, store: Any, options: Any, *rest: Any) -> Plan:
     if not issubclass(type(graph), CompiledGraph):
         raise INVALID_ARGUMENT(argument=f"The graph for {function}", value=graph, wanted="what compile() returned")
-    store, options = rest[1:3]
-    check_options(options)
     if not (store is None or callable(store) or store in ("memory:", "sqlite:")):
         raise INVALID_ARGUMENT(
             argument="store=",
             value=store,
             wanted="None, 'memory:', 'sqlite:', or a function that opens a store in a folder: each case needs its own",
         )
-    return Plan(graph, *rest)
+    return Plan(graph, input, store, options_of(options), *rest)
 
 
 def _last_superstep(outcome: Outcome) -> int:
@@ -206,7 +204,7 @@ class _Cases:
         plan = self._plan
 
         def options() -> dict[str, Any]:
-            return {**(plan.options() if plan.options is not None else {}), "store": "memory:"}
+            return {**plan.options(), "store": "memory:"}
 
         return scheduled(plan.graph, plan.input, first_order, options, plan.answers, watched=watched)
 

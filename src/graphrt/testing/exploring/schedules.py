@@ -14,7 +14,7 @@ from graphrt.runtime import InterruptInfo
 from graphrt.testing.exploring import _orders
 from graphrt.testing.exploring._order_bugs import by_itself, compared
 from graphrt.testing.exploring._scheduled_run import Scheduled, scheduled
-from graphrt.testing.exploring._user_functions import Answers, check_options
+from graphrt.testing.exploring._user_functions import Answers, options_of
 from graphrt.testing.exploring._virtual_loop import HangError, Pick
 from graphrt.testing.exploring.report import Exploration
 from graphrt.testing.exploring.search import (
@@ -76,8 +76,8 @@ def explore_schedules(
             value=graph,
             wanted="what compile() returned, or a function without arguments that returns it",
         )
-    check_options(options)
-    orders = _Orders(graph, input, Answers(answers), lambda: {**more, **(options() if options else {})}, progress)
+    make_options = options_of(options)
+    orders = _Orders(graph, input, Answers(answers), lambda: {**more, **make_options()}, progress)
     with orders.search.going_on():
         orders.begin()
         picks = [] if seed is None else [_orders.seeded(seed)]

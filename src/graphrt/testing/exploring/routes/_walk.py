@@ -99,7 +99,7 @@ class Plan:
     graph: Graph
     """The graph with stubs; set once when the stubs exist."""
     given: Alternatives
-    options: Callable[[], Mapping[str, Any]]
+    options: Callable[[], dict[str, Any]]
     always: Predicates
     at_end: Predicates
     depth: int
@@ -230,7 +230,7 @@ class _Going:
 
     def _runtime(self) -> Runtime[Any, Any]:
         plan = self.plan
-        options = dict(plan.options())
+        options = plan.options()
         clock = VirtualClock()
         self._clock = clock if options.setdefault("clock", clock) is clock else None
         options.setdefault("sleep", clock.sleep)

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 from graphrt._ambient import running
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.graph import CompiledGraph
-from graphrt.testing.exploring._user_functions import check_options
+from graphrt.testing.exploring._user_functions import FunctionError, options_of
 from graphrt.testing.exploring._watch import watching
 from graphrt.testing.exploring.report import Exploration
 from graphrt.testing.exploring.routes._alternatives import read
@@ -77,7 +77,11 @@ def explore_routes(
     for name, bound in (("depth", depth), ("max_paths", max_paths), ("questions", questions)):
         if bound < 1:
             raise INVALID_ARGUMENT(argument=f"{name}= of explore_routes()", value=bound, wanted="1 or more")
-    check_options(options)
+    make_options = options_of(options)
+    try:
+        first = make_options()
+    except FunctionError as error:
+        raise (error.__cause__ or error) from None
     checked = read(graph, {} if input is None else input, alternatives, replies, harness, answers)
     call = {
         "input": input, "alternatives": alternatives, "replies": replies, "harness": harness, "answers": answers or None,
@@ -85,7 +89,6 @@ def explore_routes(
         "depth": None if depth == _DEPTH else depth, "questions": None if questions == _QUESTIONS else questions,
     }  # fmt: skip
     call = {name: value for name, value in call.items() if value is not None}
-    make_options = options or dict[str, Any]
     with taking(graph) as taken:
         plan = Plan(
             graph=graph,
@@ -95,9 +98,8 @@ def explore_routes(
             at_end=at_end or {},
             depth=depth,
             questions=questions,
-            has_budget=make_options().get("budget") is not None
-            or any("budget" in node for node in graph.topology()["nodes"]),
-            counted=counted(graph, depth, make_options().get("limits")),
+            has_budget=first.get("budget") is not None or any("budget" in node for node in graph.topology()["nodes"]),
+            counted=counted(graph, depth, first.get("limits")),
         )
         plan.graph = checked.stubbed(graph, lambda: plan.chooser)
         paths = _Paths(graph, plan, taken, call, progress)
