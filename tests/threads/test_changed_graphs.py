@@ -346,6 +346,57 @@ def test_node_that_a_finished_task_routes_to_can_be_renamed_by_two_releases(worl
     assert runtime.resume("t", "yes").state["notes"] == ["a", "q=yes", "third"]
 
 
+@pytest.mark.parametrize("earlier", [False, True], ids=["by this release", "by an earlier release"])
+def test_due_node_whose_older_name_belongs_to_another_node_is_refused(world, earlier):
+    """A stored name means the node that has it now: the thread would run another node."""
+    graph = paused(world, line(("a", note("a")), ("q", ask("q")), ("b", note("b"))))
+    migrations = [Migration(source=graph.fingerprint, nodes={"q": "ask"})]
+    if earlier:
+        graph = line(("a", note("a")), ("ask", ask("q")), ("b", note("b")))
+        world.runtime(graph, migrations=migrations).update("t", {"n": 1})
+    reused = line(("a", note("a")), ("ask", ask("q")), ("q", note("pay")), ("b", note("b")))
+
+    runtime = world.runtime(reused, migrations=migrations)
+    refused(
+        "graph-changed",
+        lambda: runtime.resume("t", "yes"),
+        "node 'q' is due and is 'ask' now, but this graph has another node 'q'",
+        error=InputError,
+    )
+    assert world.runtime(graph).resume("t", "yes").state["notes"] == ["a", "q=yes", "b"]
+
+
+@pytest.mark.parametrize("send", [False, True], ids=["name", "send"])
+def test_target_of_a_finished_task_whose_older_name_belongs_to_another_node_is_refused(world, send):
+    graph = paused(world, command_beside_a_question("b", send=send))
+    changed = builder()
+    changed.add_node("a", note("a"), goto=["c"])
+    for node in ("q", "c", "b"):
+        changed.add_node(node, ask(node))
+    changed.add_edge(START, "a").add_edge(START, "q").add_edge("c", "b")
+    moved = Migration(source=graph.fingerprint, nodes={"b": "c"})
+
+    refused(
+        "graph-changed",
+        lambda: world.runtime(changed.compile(allow=["unreachable-node"]), migrations=[moved]).resume("t", "yes"),
+        "node 'b' is due and is 'c' now",
+        error=InputError,
+    )
+
+
+def test_migration_to_a_name_that_the_graph_lacks_is_named(world):
+    graph = paused(world)
+    changed = line(("a", note("a")), ("ask", ask("q")), ("b", note("b")))
+    moved = Migration(source=graph.fingerprint, nodes={"q": "aks"})
+
+    refused(
+        "graph-changed",
+        lambda: world.runtime(changed, migrations=[moved]).resume("t", "yes"),
+        "node 'q' is pending, but this graph has no 'aks', its name by the migration",
+        error=InputError,
+    )
+
+
 def test_migration_computes_new_values(world):
     graph = paused(world)
     changed = old(Retyped)

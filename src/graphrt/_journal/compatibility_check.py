@@ -109,7 +109,10 @@ def _judged(
     changes: list[str] = []
     if before.get("name") != now["name"]:
         blocking.append(f"the thread belongs to graph {before.get('name')!r}, this one is {now['name']!r}")
-    _nodes(before, now, waiting, _led_to(meta, reader, loaded), renamed, blocking, changes)
+    led_to = _led_to(reader, loaded)
+    _reused((*(named or ()), *(target for _, target in led_to)), meta, renamed, plan, blocking)
+    in_last = [(name_in_last_graph(name, meta), name_in_last_graph(target, meta)) for name, target in led_to]
+    _nodes(before, now, waiting, in_last, renamed, blocking, changes)
     first, present_first = _first(before, renamed), _first(now, {})
     if is_open and named is None and first != present_first:  # tasks are known by their place: a record has no other
         blocking.append(f"START leads to {names(present_first)} now, but nodes {names(first)} are pending behind it")
@@ -176,7 +179,7 @@ def _nodes(
         before: Topology of the thread's graph.
         now: Topology of the present graph.
         waiting: Names of the pending nodes. These must still exist and be of the same kind.
-        led_to: What `_led_to` returns. These targets must still exist.
+        led_to: What `_led_to` returns, by the names in the thread's last graph. These targets must still exist.
         renamed: Maps older to current names, from the declared migration.
     """
     old = {node["name"]: node for node in before.get("nodes", ())}
@@ -184,7 +187,11 @@ def _nodes(
     for name in dict.fromkeys(waiting):
         # `kind`: a function, a nested graph, or one chosen at run time; `graph`: topology of a nested one.
         current = new.get(renamed.get(name, name))
-        if current is None:
+        if current is None and name in renamed:
+            blocking.append(
+                f"node {name!r} is pending, but this graph has no {renamed[name]!r}, its name by the migration"
+            )
+        elif current is None:
             blocking.append(f"node {name!r} is pending, but no longer exists in this graph")
         elif name in old and (current["kind"] != old[name]["kind"] or _wiring(current) != _wiring(old[name])):
             nested = "graph" in current and "graph" in old[name]
@@ -207,6 +214,26 @@ def _nodes(
         changes.append(f"nodes {names(removed)} are gone")
     if added:
         changes.append(f"nodes {names(added)} are new")
+
+
+def _reused(
+    stored: Iterable[str], meta: Mapping[str, Any], renamed: Mapping[str, str], plan: Plan, blocking: list[str]
+) -> None:
+    """Add to *blocking* each due node that was renamed and whose stored name now belongs to another node.
+
+    A stored name means the node that has it now, so that other node would run.
+
+    Args:
+        stored: Names of pending nodes, and of targets of finished tasks, as stored.
+        meta: The thread's meta, which has earlier renames.
+        renamed: Maps older to current names, from the declared migration.
+        plan: The present graph.
+    """
+    for name in dict.fromkeys(stored):
+        last = name_in_last_graph(name, meta)
+        present = renamed.get(last, last)
+        if present != name and name in plan.by_name and present in plan.by_name:
+            blocking.append(f"node {name!r} is due and is {present!r} now, but this graph has another node {name!r}")
 
 
 def _fields(
@@ -488,18 +515,18 @@ def _staged(reader: Reader, loaded: StoredThread) -> Iterator[Logged]:
         yield from (pair for pair in logged if not pair[0])
 
 
-def _led_to(meta: Mapping[str, Any], reader: Reader, loaded: StoredThread) -> list[tuple[str, str]]:
+def _led_to(reader: Reader, loaded: StoredThread) -> list[tuple[str, str]]:
     """Return the targets of the Commands of finished tasks whose superstep is not committed: pairs of node and target.
 
-    Both have their names in the thread's last graph. The outcomes are staged, and the commit will use these targets.
-    Other tasks will follow the edges of the graph at that time.
+    Both have the names used when they were staged. The commit will use these targets. Other tasks will follow the edges
+    of the graph at that time.
     """
     targets: list[tuple[str, str]] = []
     for _, event in _staged(reader, loaded):
         if isinstance(event, events.TaskSucceeded):
             # Targets in the enclosing graph are found at the task that runs the nested graph.
             targets += [(event.node, target) for target in (() if event.above else event.goto or ())]
-    return [(name_in_last_graph(name, meta), name_in_last_graph(target, meta)) for name, target in targets]
+    return targets
 
 
 def refusal(verdict: Compatibility) -> InputError:

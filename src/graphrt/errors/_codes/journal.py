@@ -61,7 +61,8 @@ GRAPH_CHANGED = ErrorCode(
     InputError,
     "Thread {thread!r} cannot continue with this graph: {reason}.",
     known="status {status}",
-    fix="Finish it with the graph it has, or declare Migration(source={source!r}, ...) in Runtime(migrations=[...]).",
+    fix="Finish it with the graph it has. If nodes were renamed or values have to be converted, declare "
+    "Migration(source={source!r}, ...) in Runtime(migrations=[...]); nothing else can be migrated.",
 )
 
 OLDER_BUILD = ErrorCode(
