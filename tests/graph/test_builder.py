@@ -61,6 +61,17 @@ def test_every_adding_call_returns_the_builder() -> None:
     assert g.branch("a", lambda state: "b").to({"b": "b"}) is g
 
 
+def test_branch_without_its_routes_is_a_problem() -> None:
+    def more(state: State) -> Literal["a", "__end__"]:
+        return "a"
+
+    g = GraphBuilder(State).add_node("a", note("a")).set_entry("a")
+    branch = g.branch("a", more)
+
+    assert codes(g) == ["empty-routes"]
+    assert branch.to({"a": "a", "__end__": END}).compile().route("a", {}) == ("a",)
+
+
 def test_chained_calls_build_a_graph() -> None:
     graph = (
         GraphBuilder(State, name="chain")

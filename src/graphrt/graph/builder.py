@@ -66,13 +66,16 @@ L = TypeVar("L")
 
 @final
 class Branch(Generic[L, S, U, I_co]):
-    """A conditional edge without its routes yet, made by `GraphBuilder.branch`; only `to` declares the edge."""
+    """A conditional edge without its routes yet, made by `GraphBuilder.branch`; until `to` names them, it has none."""
 
     def __init__(self, builder: GraphBuilder[S, U, I_co], src: Source, router: Callable[..., Any], where: str) -> None:
         self._builder = builder
         self._src = src
         self._router = router
         self._where = where
+        builder._branch(src, router, (), None, where)
+        self._unrouted = builder._declared[-1]
+        """The edge without routes, which `compile()` reports if `to` was not called."""
 
     def to(self, routes: Mapping[L, Target], *, default: Target | None = None) -> GraphBuilder[S, U, I_co]:
         """Add the edge with its routes, and return the builder. Type checkers compare labels with the router's type.
@@ -81,6 +84,8 @@ class Branch(Generic[L, S, U, I_co]):
             routes: Label to node or END.
             default: Target of any other label; None rejects other labels.
         """
+        declared = self._builder._declared
+        declared[:] = [item for item in declared if item is not self._unrouted]
         self._builder._branch(self._src, self._router, routes, default, self._where)
         return self._builder
 
