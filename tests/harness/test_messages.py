@@ -152,8 +152,10 @@ def test_request_takes_unset_options_from_the_harness_defaults() -> None:
 
 
 def test_request_refuses_an_unknown_option_with_a_suggestion() -> None:
-    with pytest.raises(InputError, match="Did you mean 'temperature'"):
+    with pytest.raises(InputError, match=r"temprature= is not an option of run\(\)") as caught:
         AgentRequest.build("hi", {"temprature": 0.1})  # type: ignore[typeddict-unknown-key]
+
+    assert caught.value.fix.startswith("Did you mean 'temperature'? Arguments of the agent, such as budget=, go into")
 
 
 def test_request_refuses_a_prompt_without_messages() -> None:

@@ -134,7 +134,7 @@ def unchanged(state: State) -> None:
     ("input", "options", "told"),
     [
         ({"counts": 1}, None, "not a field of the state: 'counts'"),
-        ({}, lambda: {"dep": 1}, "'dep', which is not an option of a runtime"),
+        ({}, lambda: {"dep": 1}, "dep= is not an option of a runtime"),
         ({}, {"deps": 1}, "options= cannot be {'deps': 1}"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typing_extensions as te
 
 from graphrt.errors import closest
-from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors._codes.arguments import UNKNOWN_OPTION
 from graphrt.errors._langgraph_names import OPTIONS
 from graphrt.events import Entry
 from graphrt.limits import Limits
@@ -76,9 +76,7 @@ def check_options(options: Mapping[str, Any], *, where: str = "") -> None:
         fix = f"Use {OPTIONS[option]}."
     else:
         fix = f"Did you mean {guess!r}?" if guess else "Remove it."
-    raise UNKNOWN_NAME_IN_ARGUMENT(
-        argument="A keyword argument", name=option, what="option of a runtime", known_names=known, where=where, fix=fix
-    )
+    raise UNKNOWN_OPTION(name=option, what="option of a runtime", known_names=known, where=where, fix=fix)
 
 
 class SignatureOf:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from graphrt._arguments import check_amount, check_mapping, check_text, check_whole, each, is_mapping
 from graphrt.errors import InputError, closest, names
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_OPTION
 from graphrt.errors._codes.tools import DUPLICATE_TOOL
 from graphrt.harness._output.form import OutputForm
 from graphrt.harness._output.spec import OutputSpec
@@ -172,13 +172,12 @@ def _is_a(value: object, kinds: type | tuple[type, ...]) -> bool:
 def _unknown_option(name: str) -> InputError:
     guess = closest(name, RunOptions.__annotations__)
     hint = f"Did you mean {guess!r}? " if guess else ""
-    return UNKNOWN_NAME_IN_ARGUMENT(
-        argument="A keyword argument",
+    return UNKNOWN_OPTION(
         name=name,
-        what="option of a harness",
+        what="option of run()",
         known_names=RunOptions.__annotations__,
         value=name,
-        fix=f"{hint}What only one provider understands goes into options={{...}}.",
+        fix=f"{hint}Arguments of the agent, such as budget=, go into Agent(...); those of one provider into options={{...}}.",
     )
 
 
