@@ -77,7 +77,7 @@ def test_life_of_a_thread_is_logged_at_info(caplog):
     assert told == [
         "run started",
         "node 'approve' asks a question of the kind 'question'",
-        "run paused: 1 questions are open",
+        "run paused with 1 open question",
         "run continued by resume()",
         "a question was answered",
         "attempt 1 of node 'send' failed with OSError; the next is in " + told[5].rpartition(" in ")[2],
@@ -85,7 +85,7 @@ def test_life_of_a_thread_is_logged_at_info(caplog):
         "run failed with NodeError",
         "run continued by retry()",
         f"run completed after {told[9].split()[3]} supersteps",
-        "thread edited: 1 fields",
+        "thread edited: 1 field",
         told[11],
     ]
     assert told[11].startswith("thread forked from 't' at ")
@@ -189,7 +189,7 @@ def test_end_of_a_nested_graph_is_logged_at_debug(caplog):
         g.compile().run({})
 
     told = [record.getMessage().partition(" [")[0] for record in caplog.records]
-    assert told == ["run started", "run completed after 1 supersteps"]
+    assert told == ["run started", "run completed after 1 superstep"]
 
 
 def test_disabled_log_adds_no_listener_and_an_enabled_one_only_writes_records(caplog):

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from graphrt import events
 from graphrt._usage.amounts import UNITS
+from graphrt.errors import count
 from graphrt.events import Entry, Event
 from graphrt.stores.ids import shared_id
 from graphrt.stores.protocol import Store
@@ -162,11 +163,12 @@ def _answered(event: events.InterruptAnswered) -> Told:
 
 
 def _completed(event: events.RunCompleted) -> Told:
-    return f"run completed after {event.steps} supersteps", {"steps": event.steps}
+    return f"run completed after {count(event.steps, 'superstep')}", {"steps": event.steps}
 
 
 def _interrupted(event: events.RunInterrupted) -> Told:
-    return f"run paused: {len(event.interrupts)} questions are open", {"questions": len(event.interrupts)}
+    questions = len(event.interrupts)
+    return f"run paused with {count(questions, 'open question')}", {"questions": questions}
 
 
 def _failed(event: events.RunFailed) -> Told:
@@ -222,12 +224,14 @@ def _granted(event: events.BudgetGranted) -> Told:
 
 def _abandoned(event: events.SuperstepAbandoned) -> Told:
     """Report that a new input gave up the thread's unfinished work (`if_exists`)."""
-    return f"superstep {event.superstep} was abandoned with {len(event.tasks)} tasks", {"superstep": event.superstep}
+    tasks = count(len(event.tasks), "task")
+    return f"superstep {event.superstep} was abandoned with {tasks}", {"superstep": event.superstep}
 
 
 def _fatigued(event: events.NodeFatigued) -> Told:
     """Report that a node reached its `max_visits`, so that its `on_fatigue` route to a node or END was taken."""
-    text = f"node {event.node!r} was due more often than its {event.visits} visits; the route leads to {event.route!r}"
+    visits = count(event.visits, "visit")
+    text = f"node {event.node!r} was due more often than its {visits}; the route leads to {event.route!r}"
     return text, {"node": event.node, "visits": event.visits}
 
 
@@ -238,7 +242,7 @@ def _forked(event: events.ThreadForked) -> Told:
 
 def _updated(event: events.ThreadUpdated) -> Told:
     """Log an edit by `update`; `node` is the node on whose behalf it was made (`as_node=`), or None."""
-    return f"thread edited: {len(event.values)} fields", {"node": event.as_node}
+    return f"thread edited: {count(len(event.values), 'field')}", {"node": event.as_node}
 
 
 def _used(event: events.ModelReplied | events.UsageRecorded) -> Told:
