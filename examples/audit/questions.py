@@ -60,7 +60,7 @@ def opinion(reply: AgentReply) -> Opinion:
         where = ".".join(map(str, first["loc"]))
         return Opinion(reason=f"the answer does not fit: {where}: {first['msg']}", model=model)
     except ValueError:
-        return Opinion(reason=f"the answer is no JSON: {_clip(found[0])!r}", model=model)
+        return Opinion(reason=f"the answer is not JSON: {_clip(found[0])!r}", model=model)
     if answer.licence.lower() == UNKNOWN:
         return Opinion(confidence=answer.confidence, reason=_clip(answer.reason, 300), model=model)
     try:

@@ -45,7 +45,7 @@ def test_only_doubtful_distributions_are_sent_to_the_model(site) -> None:
     ("answer", "reason"),
     [
         ("I think it is BSD.", "the answer holds no JSON object"),
-        ("{broken}", "the answer is no JSON"),
+        ("{broken}", "the answer is not JSON"),
         ('{"licence": "BSD-3-Clause", "confidence": 7}', "the answer does not fit: confidence"),
         ('{"licence": "BSD (3 clauses", "confidence": 1}', "the answer names no SPDX licence"),
     ],

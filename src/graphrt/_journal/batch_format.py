@@ -196,7 +196,7 @@ def _vouched(body: Body, line: int) -> Vouch:
         return NOTHING
     data = from_json(body.lines[line])
     if line < 1 or data.__class__ is not dict:
-        raise TypeError("what it vouches for is no object")
+        raise TypeError("what it vouches for is not an object")
     staged = data.get("staged", {})
     if {value.__class__ for value in (*staged, *staged.values())} - {str}:
         raise TypeError("what it vouches for is of another type")

@@ -186,7 +186,7 @@ class _Texts:
         rule = self._marked or self._redaction._rule_of(names)
         if rule:
             self.rule = rule
-            raise CannotHoldError(f"a value of type {kind} is no text")
+            raise CannotHoldError(f"a value of type {kind} is not a text")
 
     def shown(self, text: str) -> str:
         """Return *text* with the matches of all patterns replaced."""

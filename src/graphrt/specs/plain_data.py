@@ -74,7 +74,7 @@ def _parsed(text: str | bytes, limits: SpecLimits) -> Any:
             decoded, object_pairs_hook=_pairs, parse_constant=_no_number, parse_float=_finite, parse_int=_whole
         )
     except ValueError as error:
-        raise _refused("", f"it is no JSON that can be used: {error}") from None
+        raise _refused("", f"it is not usable JSON: {error}") from None
 
 
 def _depth(text: str) -> int:

@@ -204,7 +204,7 @@ class _Types:
             tree = ast.parse(text, mode="eval")
             return self._of(tree.body)
         except (SyntaxError, MemoryError, RecursionError):
-            raise ValueError("it is no type") from None
+            raise ValueError("it is not a type") from None
 
     def _of(self, node: ast.expr) -> Any:
         match node:
@@ -223,7 +223,7 @@ class _Types:
             case ast.Subscript(value=ast.Name(id=name), slice=inside) if name in _GENERIC:
                 return self._generic(name, _items(inside))
             case _:
-                raise ValueError(f"{ast.unparse(node)[:60]} is no type that is known")
+                raise ValueError(f"{ast.unparse(node)[:60]} is not a known type")
 
     def _generic(self, name: str, items: list[ast.expr]) -> Any:
         origin: Any
@@ -244,7 +244,7 @@ class _Types:
             members: Any = getattr(self._known.get(node.value.id), "__members__", {})
             if node.attr in members:
                 return members[node.attr]
-        raise ValueError(f"{ast.unparse(node)[:60]} is no value of a Literal")
+        raise ValueError(f"{ast.unparse(node)[:60]} is not a value of a Literal")
 
 
 def _items(node: ast.expr) -> list[ast.expr]:

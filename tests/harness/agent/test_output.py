@@ -76,7 +76,7 @@ def test_answer_of_another_form_is_reported_to_the_model_once():
     reply = run(Agent(model, output=Book))
 
     assert reply.output == Book(title="A", pages=3)
-    assert "it is no JSON" in model.asked[1].text
+    assert "it is not JSON" in model.asked[1].text
     assert reply.usage.calls == 2
 
 
@@ -142,8 +142,8 @@ def test_answer_that_is_not_json_is_reported_to_the_model_once_with_an_output_sp
     model = Model("a book", '{"title": "A"}')
 
     assert run(Agent(model, output=spec)).output == {"title": "A"}
-    assert "it is no JSON" in model.asked[1].text
-    with pytest.raises(BadResponseError, match=r"agent 'agent' .*: it is no JSON") as caught:
+    assert "it is not JSON" in model.asked[1].text
+    with pytest.raises(BadResponseError, match=r"agent 'agent' .*: it is not JSON") as caught:
         run(Agent(Model("a", "b"), output=spec))
     assert caught.value.code == "bad-output"
 

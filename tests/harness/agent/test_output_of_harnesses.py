@@ -89,7 +89,7 @@ def test_each_form_of_output_means_the_same_to_every_harness(way, make, bind, wa
 
 
 @every_harness
-@pytest.mark.parametrize(("wanted", "problem"), [(Book, "pages: Field required"), (SPEC, "it is no JSON")])
+@pytest.mark.parametrize(("wanted", "problem"), [(Book, "pages: Field required"), (SPEC, "it is not JSON")])
 def test_answer_of_another_form_fails_alike_with_any_harness(way, make, wanted, problem):
     text = '{"title": "A"}' if wanted is Book else "a book"
     harness = Agent(ScriptedModel([text, text])) if make is HARNESSES["agent"] else make(text)

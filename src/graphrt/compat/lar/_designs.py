@@ -180,7 +180,7 @@ class TopologyValidator:
                 try:
                     Prompt(prompt)
                 except InputError as error:
-                    reasons.append(f"The prompt of node {name!r} is no template: {error.what}")
+                    reasons.append(f"The prompt of node {name!r} is not a template: {error.what}")
         key: Any = entry.get("output_key")
         if key is not None and (not isinstance(key, str) or not key or key in RESERVED or key.startswith("_")):
             reasons.append(f"Node {name!r} may not write the key {key!r}.")

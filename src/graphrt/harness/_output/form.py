@@ -136,7 +136,7 @@ def parsed(text: str) -> Any:
     try:
         return from_json(fenced[1] if fenced else text.strip())
     except ValueError as error:
-        raise ValueError(f"it is no JSON: {error}") from None
+        raise ValueError(f"it is not JSON: {error}") from None
 
 
 def _told(error: ValidationError) -> str:
