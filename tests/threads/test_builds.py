@@ -13,7 +13,7 @@ from graphrt.migrations import Migration
 from graphrt.nodes import registry_of
 from graphrt.workers import Worker
 
-from .support import ask, builder, line, note, refused
+from .support import State, ask, builder, line, note, refused
 
 
 def first(version: int = 0) -> Any:
@@ -35,6 +35,25 @@ OLDER = [
     pytest.param(first(2), first(1), "version 2 drove it last, this is version 1", id="its version is lower"),
     pytest.param(first(2), second(1), "version 2 drove it last, this is version 1", id="lower, and it has more nodes"),
 ]
+
+
+def test_older_build_that_cannot_read_a_thread_is_not_told_to_allow_it(world):
+    """With a field gone, `allow_older=True` and `adopt` are refused too, so the error does not advise them."""
+
+    class More(State, total=False):
+        z: int
+
+    paused(world, line(("q", ask("q")), ("end", note("end")), state=More, version=2))
+    runtime = world.runtime(first(1))
+
+    for call in (
+        lambda: runtime.state("t"),
+        lambda: runtime.resume("t", "yes"),
+        lambda: runtime.resume("t", "yes", allow_older=True),
+        lambda: runtime.adopt("t"),
+    ):
+        error = refused("older-build", call, "field 'z' is gone", "Drive it with the newer build", error=InputError)
+        assert "allow" not in str(error)
 
 
 @pytest.mark.parametrize(("newer", "older", "why"), OLDER)

@@ -29,8 +29,9 @@ from graphrt._journal.reader import Reader
 from graphrt._plan.render import topology
 from graphrt._plan.tables import Plan
 from graphrt.errors import InputError, StoreError, names
-from graphrt.errors._codes.journal import GRAPH_CHANGED, OLDER_BUILD, OTHER_GRAPH
+from graphrt.errors._codes.journal import GRAPH_CHANGED, OLDER_BUILD, OLDER_BUILD_CANNOT_READ, OTHER_GRAPH
 from graphrt.errors._codes.stores import STORE_DAMAGED
+from graphrt.errors._error_code import ErrorCode
 from graphrt.migrations import Migration
 from graphrt.stores.values import StoredThread
 
@@ -532,7 +533,7 @@ def _led_to(reader: Reader, loaded: StoredThread) -> list[tuple[str, str]]:
 def refusal(verdict: Compatibility) -> InputError:
     """Return the error for a thread that may not continue: it belongs to another graph, or its graph has changed."""
     if verdict.waits_for:
-        return older_build(verdict)
+        return older_build(verdict, OLDER_BUILD_CANNOT_READ)
     # Prefix of the messages of `_judged` and `_nodes` about another graph, which come first.
     is_other_graph = verdict.reasons[0].startswith("the thread belongs to")
     thread, status, reason, nodes = verdict.thread, verdict.status, verdict.reasons[0], verdict.pending
@@ -543,9 +544,10 @@ def refusal(verdict: Compatibility) -> InputError:
     return GRAPH_CHANGED(thread=thread, reason=reason, source=source, status=status, nodes=nodes, known=known)
 
 
-def older_build(verdict: Compatibility) -> InputError:
-    """Return the error for a thread that waits for a newer build than this one."""
-    return OLDER_BUILD(
+def older_build(verdict: Compatibility, code: ErrorCode[InputError] = OLDER_BUILD) -> InputError:
+    """Return the error *code* for a thread that waits for a newer build than this one."""
+    return code(
+        obstacle=verdict.reasons[0] if verdict.reasons else "",
         thread=verdict.thread,
         reason=verdict.waits_for,
         status=verdict.status,

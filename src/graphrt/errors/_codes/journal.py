@@ -73,6 +73,11 @@ OLDER_BUILD = ErrorCode(
     fix="Drive it with the newer build. If this build is the newer one, give GraphBuilder(version=) a higher number; if "
     "it is older on purpose, pass allow_older=True, or run `graphrt builds allow`.",
 )
+OLDER_BUILD_CANNOT_READ = OLDER_BUILD.variant(
+    "Thread {thread!r} waits for a newer build of its graph: {reason}; and this build cannot continue it: {obstacle}.",
+    known="status {status}, fingerprint {source}; this build has {target}",
+    fix="Drive it with the newer build. If this build is the newer one, declare a Migration for the thread's graph.",
+)
 
 LOG_KEY_NEEDED = ErrorCode(
     "log-key-needed",
