@@ -1139,6 +1139,7 @@ class Runtime(Generic[S, I_co]):
 
         Raises:
             InputError: There is no such node, a value does not fit, or goto= is missing. Nothing was changed.
+            RouteError: The node does not declare *goto* as a target.
             ConflictError: A run has the thread.
         """
         state_edits.update(self._config_for(allow_older), thread, [(values, as_node, goto)])

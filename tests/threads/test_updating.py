@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,6 +39,9 @@ def test_node_that_routes_by_commands_alone_requires_goto(world):
     runtime.run({"notes": []}, thread="t")
     refused("goto-needed", lambda: runtime.update("t", {}, as_node="boss"), "goto='x'", "'y'", error=InputError)
     refused("input", lambda: runtime.update("t", {}, goto="x"), "as_node", error=InputError)
+    for goto in "z", ["y", "z"], [END, Send("z", 1)], 5:
+        update = partial(runtime.update, "t", {}, as_node="boss", goto=goto)
+        refused("unknown-node", update, "goto= names", "'boss', 'x', 'y'", "or END", error=InputError)
     refused("undeclared-goto", lambda: runtime.update("t", {}, as_node="boss", goto="boss"), error=RouteError)
     snapshot = runtime.update("t", {"notes": ["edit"]}, as_node="boss", goto="y")
 

@@ -39,7 +39,7 @@ from graphrt._runs.loading import check_build, present, the_store
 from graphrt._runs.mail import ask_to_cancel
 from graphrt._runs.open_run import adopted, checked_update, entered, not_storable
 from graphrt._runs.run_config import RunConfig
-from graphrt.commands import node_name
+from graphrt.commands import EndType, Send, node_name
 from graphrt.errors import ConflictError, InputError, closest
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, UNKNOWN_NODE_ASKED
 from graphrt.errors._codes.threads import GOTO_NEEDED
@@ -153,7 +153,7 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
         UpdateError, RouteError: A reducer or router raised.
     """
     values, as_node, goto = (*edit, None)[:3]  # goto may be missing
-    node = _checked_node(engine, as_node)
+    node = None if as_node is None else _checked_node(engine, "as_node=", as_node)
     targets = _targets(engine, node, goto)
     plan = engine.plan
     if fresh:
@@ -227,8 +227,9 @@ def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | N
         In the order given: the plan of a node, END, or for a Send a `Due` with the redacted argument.
 
     Raises:
-        InputError: goto= was given without a node, or the node routes by its Commands alone and needs it.
-        RouteError: A target is unknown or not declared.
+        InputError: goto= was given without a node, or names no node; or the node routes by its Commands alone and needs
+            it.
+        RouteError: A target is not declared, or a Send cannot be delivered.
     """
     if node is None:
         if goto is None:
@@ -238,6 +239,9 @@ def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | N
         )
     plan = engine.plan.by_name[node]
     if goto is not None:
+        for item in goto if issubclass(type(goto), (list, tuple)) else (goto,):
+            if not isinstance(item, EndType):
+                _checked_node(engine, "goto=", item.node if isinstance(item, Send) else item, or_end=" or END")
         targets = router_of(engine).targets(goto, plan)
         sends = iter(check_sends(engine, [target for target in targets if target.__class__ is Due]))
         return tuple(next(sends) if target.__class__ is Due else target for target in targets)
@@ -249,20 +253,18 @@ def _targets(engine: Engine, node: str | None, goto: Any) -> tuple[Any, ...] | N
     return None
 
 
-def _checked_node(engine: Engine, as_node: Any) -> str | None:
-    """Return the name of *as_node*, which the caller gives as a name or a function; None for None.
+def _checked_node(engine: Engine, who: str, node: Any, *, or_end: str = "") -> str:
+    """Return the name of *node*, which the caller gives as a name or a function in the argument *who*.
 
     Raises:
         InputError: There is no such node.
     """
-    if as_node is None:
-        return None
-    name = node_name(as_node)
+    name = node_name(node)
     if isinstance(name, str) and name in engine.plan.by_name:
         return name
     guess = closest(name, engine.plan.by_name)
     raise UNKNOWN_NODE_ASKED(
-        who="as_node=", name=name, known_nodes=engine.plan.by_name, or_end="", where=engine.where(), guess=guess
+        who=who, name=name, known_nodes=engine.plan.by_name, or_end=or_end, where=engine.where(), guess=guess
     )
 
 
