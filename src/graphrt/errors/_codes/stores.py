@@ -82,7 +82,12 @@ EXPORT_DECRYPTED = ErrorCode(
     fix="Pass decrypted=True, and keep the file where the keys are kept; or back up the store inside as it is.",
 )
 
-STORE_CLOSED = ErrorCode("store-closed", StoreError, "{store} is closed.", fix="Open the store again.")
+STORE_CLOSED = ErrorCode(
+    "store-closed",
+    StoreError,
+    "{store} is closed.",
+    fix="Open the store again. If a Runtime opened it from a URL, make the Runtime again.",
+)
 
 BAD_COMMIT = ErrorCode(
     "bad-commit",
