@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 
@@ -55,6 +55,35 @@ def test_only_shared_fields_are_passed(face: Face) -> None:
     )
 
     assert get(face.run(nesting(child), {}).state, "notes") == ["before", 0, 9, "after"]
+
+
+def test_write_of_a_shared_field_that_the_update_of_the_parent_lacks_is_refused(face: Face) -> None:
+    """A lost write would be silent otherwise; with `output=` the parent says which fields it takes."""
+
+    class Notes(TypedDict, total=False):
+        notes: list[Any]
+
+    child = sequence(("a", lambda s: {"notes": ["a"], "n": 1}), state=general())
+    g = GraphBuilder(general(), Notes).add_node("child", child).set_entry("child")
+    mapped = GraphBuilder(general(), Notes).add_node("child", child, output={"notes": "notes"}).set_entry("child")
+
+    with pytest.raises(UpdateError, match=r"Node 'child' wrote 'n'") as caught:
+        face.run(g.compile(), {})
+
+    assert (caught.value.code, caught.value.field) == ("unknown-key", "n")
+    assert "output=" in caught.value.fix
+    assert get(face.run(mapped.compile(), {}).state, "notes") == ["a"]
+
+
+def test_graph_of_whole_states_returns_the_fields_that_the_update_of_the_parent_has(face: Face) -> None:
+    class Notes(TypedDict, total=False):
+        notes: list[Any]
+
+    state = general("pydantic")
+    inner = GraphBuilder.overwrite(state).add_node("a", lambda s: {"notes": ["a"]}).set_entry("a")
+    g = GraphBuilder(state, Notes).add_node("child", inner.compile()).set_entry("child")
+
+    assert face.run(g.compile(), {}).state.notes == ["a"]
 
 
 def test_updates_fold_through_the_parents_reducers(face: Face) -> None:

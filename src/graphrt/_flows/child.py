@@ -37,7 +37,12 @@ from graphrt._plan.tables import Plan
 from graphrt.commands import ERASED
 from graphrt.errors import DeadlineError, GraphrtError, StoreError
 from graphrt.errors._codes.arguments import INPUT_OF_WRONG_KIND
-from graphrt.errors._codes.nodes import BAD_MAPPING, DEPTH_LIMIT, NESTED_OUTPUT_NOT_AN_UPDATE
+from graphrt.errors._codes.nodes import (
+    BAD_MAPPING,
+    DEPTH_LIMIT,
+    NESTED_OUTPUT_NOT_AN_UPDATE,
+    UNKNOWN_KEY_OF_NODE,
+)
 from graphrt.limits import Limits
 from graphrt.reducers import TOKEN_BUDGET
 
@@ -326,7 +331,7 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
 
     Raises:
         InputError: A function raised, or did not return an update.
-        UpdateError: An update does not fit the parent's fields.
+        UpdateError: An update does not fit the parent's fields, or writes a field that the parent's Update lacks.
     """
     option: Any = task.node.policy.output  # None, a mapping of parent's to child's field, or a function
     node, where = task.node.name, parent.where(task)
@@ -366,8 +371,28 @@ def _output(task: Task, parent: RunState, engine: Engine) -> tuple[dict[str, Any
             parent_field: committed[child_field] for parent_field, child_field in pairs if child_field in committed
         }
         if mapped:
-            updates.append(update.checked(mapped, node=node, where=where))
+            updates.append(_checked(mapped, task, parent))
     return tuple(updates)
+
+
+def _checked(mapped: dict[str, Any], task: Task, parent: RunState) -> dict[str, Any]:
+    """Return *mapped*, what a commit of the child wrote by field of the parent, validated.
+
+    Raises:
+        UpdateError: A value does not fit, or the parent's Update lacks a field. The write would be lost silently.
+    """
+    update, node, where = parent.plan.update, task.node.name, parent.where(task)
+    unknown = [name for name in mapped if name not in update.names]
+    if unknown:
+        raise UNKNOWN_KEY_OF_NODE(
+            node=node,
+            name=repr(unknown[0]),
+            fields=[name for name in parent.fields if name in update.names],
+            field=unknown[0],
+            where=where,
+            fix="Declare the field in the Update, or name the fields that the nested graph returns with output=.",
+        )
+    return update.checked(mapped, node=node, where=where)
 
 
 def _output_names(option: Any, parent: RunState, plan: Plan) -> list[tuple[str, str]]:
@@ -380,7 +405,15 @@ def _output_names(option: Any, parent: RunState, plan: Plan) -> list[tuple[str, 
         return list(option.items())
     # `output_names`: fields of the child's output schema, None without one. `update.names`: what nodes may write.
     names = plan.spec.output_names if plan.spec.output_names is not None else plan.state.fields
-    return [(name, name) for name in plan.state.fields if name in names and name in parent.plan.update.names]
+    # A child that returns whole states writes each field, whether it changes or not. The token budget is not written by
+    # a node.
+    whole = plan.update.kind == "overwrite"
+    writable = parent.plan.update.names
+    return [
+        (name, name)
+        for name in plan.state.fields
+        if name in names and (name in writable or (name in parent.fields and not whole and name != TOKEN_BUDGET))
+    ]
 
 
 def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent: RunState) -> Any:
