@@ -45,7 +45,7 @@ def options_of(given: Any) -> Callable[[], dict[str, Any]]:
         raise INVALID_ARGUMENT(argument="options=", value=given, wanted=_OPTIONS)
 
     def made() -> dict[str, Any]:
-        options = called("options=", given) if given is not None else {}
+        options: Any = called("options=", given) if given is not None else {}
         if not is_mapping(options):
             raise INVALID_ARGUMENT(argument="What options= returned", value=options, wanted=_OPTIONS)
         return {**options}
