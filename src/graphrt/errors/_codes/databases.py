@@ -60,7 +60,8 @@ STORE_FULL = ErrorCode(
 )
 SQLITE_FULL = STORE_FULL.variant(
     "The database {database!r} cannot grow: a limit of the disk, a quota or the process was reached ({name}: {reason}): {kept}.",
-    fix="Free some space, or forget threads (sweep, delete_thread); the next call continues as if nothing had happened.",
+    fix="Free space outside the database, since deleting threads needs some too; the next call then continues as if "
+    "nothing had happened.",
 )
 TOO_MANY_THREADS = STORE_FULL.variant(
     "The database has had {most:,} threads, and cannot have more.", fix="Continue in a new file."
