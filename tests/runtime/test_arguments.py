@@ -55,6 +55,18 @@ def test_flags_and_ids_of_another_type_are_refused(options: dict[str, Any], want
     assert (caught.value.code, wanted in caught.value.fix) == ("input", True)
 
 
+def test_arguments_of_verbs_are_no_options() -> None:
+    graph = sequence(("a", note("a")))
+    for call in (
+        lambda: Runtime(graph, store="memory:", thread="t"),
+        lambda: graph.steps({}, store="memory:", thread="t"),
+        lambda: graph.stream({}, store="memory:", thread="t"),
+    ):
+        with pytest.raises(InputError, match="thread= is not an option") as caught:
+            call()
+        assert "stream(input, thread=...)" in caught.value.fix
+
+
 def test_id_that_a_runtime_makes_is_that_of_a_new_thread() -> None:
     """A generator of ids that begins anew in each process does not run on the threads of the last one."""
     with Runtime(sequence(("a", note("a"))), store="memory:", ids=lambda: "run-1") as runtime:

@@ -7,7 +7,7 @@ Their types are declared here; their defaults and checks are in `run_config.conf
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typing_extensions as te
 
@@ -54,6 +54,10 @@ class RuntimeOptions(te.TypedDict, total=False):
     check_state: bool | None
 
 
+_OF_VERBS: Final = frozenset({"thread", "if_exists", "title", "tags", "allow_older", "modes"})
+"""Arguments of the verbs of a `Runtime` that take an input. A graph's own verbs have only some of them."""
+
+
 def check_options(options: Mapping[str, Any], *, where: str = "") -> None:
     """Check that all options are known options of a runtime.
 
@@ -72,6 +76,8 @@ def check_options(options: Mapping[str, Any], *, where: str = "") -> None:
     # The most likely mistake first: a field of the limits, a name of LangGraph, then a misspelling.
     if option in Limits.fields:
         fix = f"Pass limits=Limits({option}=...)."
+    elif option in _OF_VERBS:
+        fix = f"Pass it to a verb of a Runtime: Runtime(graph, store=...).stream(input, {option}=...), say."
     elif option in OPTIONS:
         fix = f"Use {OPTIONS[option]}."
     else:
