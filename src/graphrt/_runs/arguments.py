@@ -335,7 +335,7 @@ def checked_ids(ids: Any) -> Callable[[], str]:
     def own_id() -> str:
         """Return the next id."""
         try:
-            made: Any = ids()
+            made = cast("str", ids())
         except unasked() as error:
             raise unasked_failure(error, "ids=") from error
         return made
