@@ -1,4 +1,4 @@
-"""Fields that a nested graph shares: a field that is untracked on one side must not be stored on the other (rule R16)."""
+"""Fields that a nested graph shares or maps: untracked ones stay so on both sides (rule R16), and each has a source."""
 
 from __future__ import annotations
 
@@ -68,3 +68,22 @@ def test_untracked_field_that_the_other_graph_stores_is_a_finding(
 )
 def test_field_that_is_stored_on_both_sides_or_on_neither_is_not_a_finding(outer: Any, inner: Any, policy: Any) -> None:
     assert nested(outer, inner, **policy).compile()
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ({"input": {"tok": "tko"}}, "input= of node 'sub' reads 'tko', which is not a field of Outer."),
+        ({"output": {"total": "nn"}}, "output= of node 'sub' reads 'nn', which is not a field of Kept."),
+    ],
+)
+def test_mapping_that_reads_an_unknown_field_is_a_finding(policy: Any, message: str) -> None:
+    class Outer(BaseModel):
+        tok: str = ""
+        total: int = 0
+
+    with pytest.raises(DefinitionError) as caught:
+        nested(Outer, Kept, **policy).compile()
+
+    [problem] = caught.value.problems
+    assert (problem.code, problem.node, problem.message) == ("unknown-read", "sub", message)

@@ -26,6 +26,7 @@ from graphrt.errors._codes.findings import (
     COMMAND_OF_TARGETS,
     NESTED_UPDATES,
     UNKNOWN_READ,
+    UNKNOWN_SOURCE,
     UNKNOWN_WRITE,
     UNTRACKED_LEAK,
     WRITES_BESIDE_STATE_REDUCER,
@@ -197,6 +198,28 @@ def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
                     option=option,
                     node=str(node.name),
                     where=node.where,
+                )
+
+
+def unknown_sources(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
+    """Yield a problem for each field that an `input=` or `output=` mapping reads, and that its source does not have.
+
+    Args:
+        node: A node whose function is a compiled graph.
+        state: The state of the enclosing graph, from which the input comes.
+    """
+    inner: StateSchema = node.fn.__graphrt_plan__.state
+    for option, mapping, source in (("input", node.policy.input, state), ("output", node.policy.output, inner)):
+        for name in mapping.values() if is_mapping(mapping) else ():
+            if not isinstance(name, str) or name not in source.fields:
+                yield UNKNOWN_SOURCE(
+                    option=option,
+                    name=short(name),
+                    cls=source.cls.__name__,
+                    fields=source.fields,
+                    node=str(node.name),
+                    where=node.where,
+                    guess=closest(name, source.fields),
                 )
 
 

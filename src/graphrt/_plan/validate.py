@@ -27,6 +27,7 @@ from graphrt._plan.nodes import (
     targets_in_a_type,
     tool_problems,
     unknown_reads,
+    unknown_sources,
     unknown_writes,
 )
 from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, ToolUse, show
@@ -149,6 +150,7 @@ class _Checks:
                 if isinstance(target, (str, EndType)):  # else the nested graph's own compile() reports it
                     what = f"hands_over_to= of nested graph {node.fn.__graphrt_plan__.name!r} in node {name!r}"
                     yield from self._target(target, what, node.where)
+            yield from unknown_sources(node, self.spec.state)
             yield from leaking(node, self.spec.state)
             yield from other_updates(node, self.spec.update)
             yield from self._depth(node)
