@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from pydantic import BaseModel
 
-from graphrt import START, Context, GraphBuilder, GraphrtError, InputError, Runtime, Send
+from graphrt import START, Context, GraphBuilder, GraphrtError, InputError, MockHarness, Runtime, Send
 from graphrt.errors import DefinitionError
 from graphrt.harness import ScriptedModel
 from graphrt.reducers import append
@@ -68,6 +68,27 @@ def test_context_mistaken_for_the_holder_of_the_state() -> None:
     assert message(lambda: graph(node).run({})) == failed(
         "AttributeError: 'Context' object has no attribute 'state'",
         "The Context has no 'state': the state is the node's first parameter, and a node returns what changes.",
+    )
+
+
+def test_await_of_a_call_that_is_not_async() -> None:
+    async def node(state: State, ctx: Any) -> None:
+        await ctx.emit("half")
+
+    text = message(lambda: graph(node).run({}))
+
+    assert "  Fix: The node awaits a call that returns a plain value: ctx.interrupt(...) and ctx.emit(...) are " in text
+
+
+@pytest.mark.parametrize("update", [lambda reply: {"notes": [reply]}, lambda reply: {"q": reply}])
+def test_whole_reply_of_a_model_in_an_update(update: Callable[[Any], Any]) -> None:
+    async def node(state: State, ctx: Any) -> Any:
+        return update(await ctx.harness.run("?"))
+
+    text = message(lambda: graph(node).run({}, harness=MockHarness(["Tea."])))
+
+    assert (
+        "  Fix: A value is the reply of a model: return reply.text, reply.output or list(reply.new_messages).\n" in text
     )
 
 

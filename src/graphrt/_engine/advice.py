@@ -38,8 +38,8 @@ _ABSENT = object()
 def advice(engine: RunState, task: Task, error: BaseException) -> str:
     """Return advice about *error*, which the node of *task* raised; empty if the mistake is not known.
 
-    The mistakes: a coroutine that was not awaited, an attribute or subscript that the Context or the state does not
-    have, and a key that is in the argument of the task's Send and not in the state.
+    The mistakes: a coroutine that was not awaited, a plain value that was, an attribute or subscript that the Context
+    or the state does not have, and a key that is in the argument of the task's Send and not in the state.
     """
     owner = error.obj if isinstance(error, AttributeError) else None  # the object that lacks the attribute
     if inspect.iscoroutine(owner):
@@ -56,6 +56,12 @@ def advice(engine: RunState, task: Task, error: BaseException) -> str:
         )
     if isinstance(error, AttributeError):
         return _of_attribute(engine, task, owner, str(error.name))
+    # CPython up to 3.13: "object str can't be used in 'await' expression"; later: "'str' object can't be awaited".
+    if isinstance(error, TypeError) and str(error).endswith(("used in 'await' expression", "can't be awaited")):
+        return (
+            "The node awaits a call that returns a plain value: ctx.interrupt(...) and ctx.emit(...) are called without "
+            "await."
+        )
     if isinstance(error, TypeError) and str(error).endswith("object is not subscriptable"):
         # A TypeError does not carry the object. CPython's text names its class: "'X' object is not subscriptable".
         kind = str(error).partition("'")[2].partition("'")[0]

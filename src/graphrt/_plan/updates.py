@@ -305,9 +305,8 @@ class UpdateSchema:
                 path=next(iter(problems.values())).split(":")[0],  # a text of `explain` is "path: problem"
                 where=where,
                 known=", ".join(f"{name}: {_kind(self.state.fields[name], returned[name])}" for name in returned),
-                fix="A value is a coroutine: await the call that makes it."
-                if any(_holds_coroutine(returned[name]) for name in problems)
-                else f"Return {'; '.join(suggestions)}.",
+                fix=next(filter(None, (_known_mistake(returned[name]) for name in problems)), "")
+                or f"Return {'; '.join(suggestions)}.",
             )
         if self.kind == "overwrite":
             self._require_all(result, node, where)
@@ -358,9 +357,7 @@ class UpdateSchema:
                 path=problem.split(":", maxsplit=1)[0],
                 where=where,
                 known=f"update: {describe(field.annotation)}",
-                fix="The value is a coroutine: await the call that makes it."
-                if _holds_coroutine(value)
-                else f"Return an update of the type {describe(field.annotation)}.",
+                fix=_known_mistake(value) or f"Return an update of the type {describe(field.annotation)}.",
             ) from None
 
     def check_any(self, value: Any) -> Any:
@@ -430,11 +427,16 @@ class UpdateSchema:
         )
 
 
-def _holds_coroutine(value: Any) -> bool:
-    """Return True if *value* is or contains a coroutine, since a missing `await` is a common mistake."""
+def _known_mistake(value: Any) -> str:
+    """Return advice if *value* is or contains a coroutine or a whole reply of a model; else empty."""
     kind: Any = value.__class__
-    parts: Any = value.values() if kind is dict else value if kind in (list, tuple) else (value,)
-    return any(inspect.iscoroutine(part) for part in parts)
+    parts: Any = list(value.values()) if kind is dict else value if kind in (list, tuple) else (value,)
+    if any(inspect.iscoroutine(part) for part in parts):
+        return "A value is a coroutine: await the call that makes it."
+    # Compared by name: replies belong to the harness, a layer that the plan may not import.
+    if ("graphrt.harness.protocol", "AgentReply") in ((type(part).__module__, type(part).__name__) for part in parts):
+        return "A value is the reply of a model: return reply.text, reply.output or list(reply.new_messages)."
+    return ""
 
 
 def _wanted(field: Field, value: Any) -> str:
