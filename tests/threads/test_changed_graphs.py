@@ -360,7 +360,7 @@ def test_due_node_whose_older_name_belongs_to_another_node_is_refused(world, ear
     refused(
         "graph-changed",
         lambda: runtime.resume("t", "yes"),
-        "node 'q' is due and is 'ask' now, but this graph has another node 'q'",
+        "node 'q' is 'ask' now, but this graph has another node 'q'",
         error=InputError,
     )
     assert world.runtime(graph).resume("t", "yes").state["notes"] == ["a", "q=yes", "b"]
@@ -379,9 +379,32 @@ def test_target_of_a_finished_task_whose_older_name_belongs_to_another_node_is_r
     refused(
         "graph-changed",
         lambda: world.runtime(changed.compile(allow=["unreachable-node"]), migrations=[moved]).resume("t", "yes"),
-        "node 'b' is due and is 'c' now",
+        "node 'b' is 'c' now",
         error=InputError,
     )
+
+
+def test_arrival_at_a_join_does_not_become_that_of_another_node(world):
+    def joined(first: str, *more: str):
+        made = builder()
+        for node, fn in (("a", note("a")), (first, note("x")), ("mid", note("mid")), ("q", ask("q"))):
+            made.add_node(node, fn)
+        made.add_node("last", note("last"))
+        made.add_edge(START, "a").add_edge("a", first).add_edge("a", "mid").add_edge("mid", "q")
+        made.add_join([first, "q"], "last")
+        for node in more:
+            made.add_node(node, note("other")).add_edge("last", node)
+        return made.compile()
+
+    graph = paused(world, joined("x"))
+    moved = Migration(source=graph.fingerprint, nodes={"x": "z"})
+    refused(
+        "graph-changed",
+        lambda: world.runtime(joined("z", "x"), migrations=[moved]).resume("t", "yes"),
+        "node 'x' is 'z' now, but this graph has another node 'x'",
+        error=InputError,
+    )
+    assert world.runtime(joined("z"), migrations=[moved]).resume("t", "yes").state["notes"][-1] == "last"
 
 
 def test_migration_to_a_name_that_the_graph_lacks_is_named(world):

@@ -111,7 +111,8 @@ def _judged(
     if before.get("name") != now["name"]:
         blocking.append(f"the thread belongs to graph {before.get('name')!r}, this one is {now['name']!r}")
     led_to = _led_to(reader, loaded)
-    _reused((*(named or ()), *(target for _, target in led_to)), meta, renamed, plan, blocking)
+    due = (*(named or ()), *(target for _, target in led_to))
+    _reused((*due, *_arrived(reader, loaded)), meta, renamed, plan, blocking)
     in_last = [(name_in_last_graph(name, meta), name_in_last_graph(target, meta)) for name, target in led_to]
     _nodes(before, now, waiting, in_last, renamed, blocking, changes)
     first, present_first = _first(before, renamed), _first(now, {})
@@ -220,12 +221,12 @@ def _nodes(
 def _reused(
     stored: Iterable[str], meta: Mapping[str, Any], renamed: Mapping[str, str], plan: Plan, blocking: list[str]
 ) -> None:
-    """Add to *blocking* each due node that was renamed and whose stored name now belongs to another node.
+    """Add to *blocking* each renamed node of *stored* whose stored name now belongs to another node.
 
-    A stored name means the node that has it now, so that other node would run.
+    A stored name means the node that has it now, so that the work of one node would go to another.
 
     Args:
-        stored: Names of pending nodes, and of targets of finished tasks, as stored.
+        stored: Names of pending nodes, of targets of finished tasks, and of nodes that arrived at a join, as stored.
         meta: The thread's meta, which has earlier renames.
         renamed: Maps older to current names, from the declared migration.
         plan: The present graph.
@@ -234,7 +235,22 @@ def _reused(
         last = name_in_last_graph(name, meta)
         present = renamed.get(last, last)
         if present != name and name in plan.by_name and present in plan.by_name:
-            blocking.append(f"node {name!r} is due and is {present!r} now, but this graph has another node {name!r}")
+            blocking.append(
+                f"node {name!r} is {present!r} now, but this graph has another node {name!r}, which would get its work"
+            )
+
+
+def _arrived(reader: Reader, loaded: StoredThread) -> tuple[str, ...]:
+    """Return the names of the nodes that arrived at a join, as stored; none if the thread is completed."""
+    if loaded.head.status == "completed":
+        return ()
+    joins = list(reader.saved(loaded.snapshot.body, loaded.snapshot.seq).joins) if loaded.snapshot is not None else []
+    for record in loaded.records:
+        for path, event in reader.batch(record).logged:
+            if not path:
+                source = event.state if isinstance(event, events.ThreadForked) else event
+                joins += getattr(source, "joins", ())
+    return tuple(name for join in joins for name in join.arrived)
 
 
 def _fields(
