@@ -61,6 +61,16 @@ def test_every_adding_call_returns_the_builder() -> None:
     assert g.branch("a", lambda state: "b").to({"b": "b"}) is g
 
 
+def test_single_node_is_accepted_where_several_are_named() -> None:
+    g: GraphBuilder[Any, Any] = GraphBuilder(State)
+    a, b = (g.node(name=name)(note(name)) for name in "ab")
+    g.set_entry(a).add_join(a, b).add_conditional_edges(b, lambda state: "a", a)  # type: ignore[arg-type]  # one node
+
+    graph = g.compile(allow=["no-way-out", "endless-loop"])
+
+    assert (graph.route(a, {}), graph.route(b, {})) == (("b",), ("a",))
+
+
 def test_branch_without_its_routes_is_a_problem() -> None:
     def more(state: State) -> Literal["a", "__end__"]:
         return "a"

@@ -464,7 +464,7 @@ class GraphBuilder(Generic[S, U, I_co]):
 
     def _join(self, src: Sequence[Any], dst: Any, when: Any, starved: Any, where: str) -> None:
         """Declare a join, for `add_edge`, `add_join` and manifests. For the arguments see `add_join`."""
-        sources = (src,) if isinstance(src, str) else tuple(src)  # a text is one source, not its characters
+        sources = several(src)  # a single node is one source
         self._declared.append(JoinSpec(tuple(self._ref(ref) for ref in sources), self._ref(dst), when, starved, where))
 
     # Pairs have a separate signature, since mypy cannot infer pairs or lambdas through a union.
@@ -541,10 +541,8 @@ class GraphBuilder(Generic[S, U, I_co]):
         labels = hints.labels_of(hint)
         if routes is None and labels is not None:
             routes = routes_to(labels[0])
-        # A single text counts as a list of one node. None counts as no routes, which `compile()` reports.
-        known: Mapping[Any, Any] | list[Any] = [routes] if isinstance(routes, str) else routes or []
-        if not isinstance(known, Mapping):
-            known = list(known)
+        # A single node counts as a list of one. None counts as no routes, which `compile()` reports.
+        known: Mapping[Any, Any] | list[Any] = routes if isinstance(routes, Mapping) else list(several(routes or ()))
         if not isinstance(known, Mapping) and known and all(map(_is_pair, known)):
             pairs: list[tuple[Any, Any]] = known
             known = dict(pairs)
