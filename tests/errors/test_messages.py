@@ -252,6 +252,13 @@ def test_missing_route_names_the_line_of_its_conditional_edge() -> None:
     assert f"node 'n' at test_messages.py:{line}" in error.where
 
 
+@pytest.mark.parametrize("name", ["END", "__end__"])
+def test_goto_with_the_name_of_end_names_the_object(name: str) -> None:
+    error = failed(graph(lambda state: Command(goto=name)), RouteError)
+
+    assert error.fix == f"Pass END itself (from graphrt import END), not {name!r}."
+
+
 def test_wrong_type_names_the_valid_return_values() -> None:
     error = failed(graph(lambda state: {"notes": "abc"}), UpdateError)
 

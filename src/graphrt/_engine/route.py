@@ -482,6 +482,9 @@ class Router:
             target=target,
             where=where,
             guess=closest(item, nodes),
+            fix=f"Pass END itself (from graphrt import END), not {item!r}."
+            if target in (END.name, END.value)
+            else None,
         )
 
     def _name(self, node: NodePlan) -> str:
