@@ -153,7 +153,7 @@ def test_once_effect_without_an_outcome_asks_for_a_decision(world, decision, don
     assert payload["idempotency_key"] == outside.keys[0]
     runtime = world.runtime(graph)
     if decision == "fail":
-        refused("effect-unknown", lambda: runtime.resume("t", decision), "'pay'", "unknown", error=NodeError)
+        refused("effect-unknown", lambda: runtime.resume("t", decision), "'pay'", "retry(thread) asks", error=NodeError)
         assert runtime.state("t").status == "failed"
         assert world.runtime(graph).retry("t").status == "interrupted", "a retry asks anew"
     else:

@@ -289,7 +289,8 @@ EFFECT_UNKNOWN = ErrorCode(
     NodeError,
     "Effect {effect!r} of node {node!r} was started before, and its outcome is unknown.",
     known="effects of the kind 'once' are never repeated silently",
-    fix='Find out whether it happened. On a thread, answer the interrupt with "run" or {{"result": ...}}.',
+    fix="Find out whether it happened. On a thread, retry(thread) asks again: answer with resume(thread, 'run'), or with"
+    " resume(thread, answer={{'result': ...}}) if it has happened.",
     boundary=True,
 )
 
