@@ -346,11 +346,12 @@ def keep_names(engine: Engine, staged: Iterable[str]) -> None:
     """Let the ids of the tasks of the open superstep keep the node names of the keys in *staged* (R14)."""
     if not engine.aliases:
         return
+    named: dict[str, str] = {}
     for key in staged:
         place, _, rest = key.partition(":")  # without a path: only the nodes of the top graph are renamed
-        superstep, _, index = place.partition(".")
-        if superstep == str(engine.superstep) and int(index) < len(engine.tasks):
-            _keep_name(engine, engine.tasks[int(index)], rest.partition("#")[0].partition("/")[0])
+        named[place] = rest.partition("#")[0].partition("/")[0]
+    for task in engine.tasks:
+        _keep_name(engine, task, named.get(f"{task.superstep}.{task.index}", ""))
 
 
 def _of(task: Task, event: _Event) -> _Event:
