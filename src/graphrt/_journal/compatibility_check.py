@@ -31,7 +31,6 @@ from graphrt._plan.tables import Plan
 from graphrt.errors import InputError, StoreError, names
 from graphrt.errors._codes.journal import GRAPH_CHANGED, OLDER_BUILD, OLDER_BUILD_CANNOT_READ, OTHER_GRAPH
 from graphrt.errors._codes.stores import STORE_DAMAGED
-from graphrt.errors._error_code import ErrorCode
 from graphrt.migrations import Migration
 from graphrt.stores.values import StoredThread
 
@@ -549,7 +548,15 @@ def _led_to(reader: Reader, loaded: StoredThread) -> list[tuple[str, str]]:
 def refusal(verdict: Compatibility) -> InputError:
     """Return the error for a thread that may not continue: it belongs to another graph, or its graph has changed."""
     if verdict.waits_for:
-        return older_build(verdict, OLDER_BUILD_CANNOT_READ)
+        return OLDER_BUILD_CANNOT_READ(
+            obstacle=verdict.reasons[0],
+            thread=verdict.thread,
+            reason=verdict.waits_for,
+            status=verdict.status,
+            nodes=verdict.pending,
+            source=verdict.source[:12],
+            target=verdict.target[:12],
+        )
     # Prefix of the messages of `_judged` and `_nodes` about another graph, which come first.
     is_other_graph = verdict.reasons[0].startswith("the thread belongs to")
     thread, status, reason, nodes = verdict.thread, verdict.status, verdict.reasons[0], verdict.pending
@@ -560,10 +567,9 @@ def refusal(verdict: Compatibility) -> InputError:
     return GRAPH_CHANGED(thread=thread, reason=reason, source=source, status=status, nodes=nodes, known=known)
 
 
-def older_build(verdict: Compatibility, code: ErrorCode[InputError] = OLDER_BUILD) -> InputError:
-    """Return the error *code* for a thread that waits for a newer build than this one."""
-    return code(
-        obstacle=verdict.reasons[0] if verdict.reasons else "",
+def older_build(verdict: Compatibility) -> InputError:
+    """Return the error for a thread that waits for a newer build than this one."""
+    return OLDER_BUILD(
         thread=verdict.thread,
         reason=verdict.waits_for,
         status=verdict.status,

@@ -82,7 +82,7 @@ def check_options(options: Mapping[str, Any], *, where: str = "") -> None:
         fix = f"Use {OPTIONS[option]}."
     else:
         fix = f"Did you mean {guess!r}?" if guess else "Remove it."
-    raise UNKNOWN_OPTION(name=option, what="option of a runtime", known_names=known, where=where, fix=fix)
+    raise UNKNOWN_OPTION(name=option, what="option of a runtime", known_names=known, where=where, advice=fix)
 
 
 class SignatureOf:

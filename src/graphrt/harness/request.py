@@ -177,7 +177,7 @@ def _unknown_option(name: str) -> InputError:
         what="option of run()",
         known_names=RunOptions.__annotations__,
         value=name,
-        fix=f"{hint}Arguments of the agent, such as budget=, go into Agent(...); those of one provider into options={{...}}.",
+        advice=f"{hint}Arguments of the agent, such as budget=, go into Agent(...); those of one provider into options={{...}}.",
     )
 
 

@@ -39,9 +39,7 @@ WRONG_RETURN_VALUE = INVALID_ARGUMENT.variant("{function} returned {returned}.",
 UNKNOWN_NAME_IN_ARGUMENT = INVALID_ARGUMENT.variant(
     "{argument} names {name!r}, which is not {what:a}.", known="{known_names:names}", fix="Use one of these names."
 )
-UNKNOWN_OPTION = INVALID_ARGUMENT.variant(
-    "{name}= is not {what:a}.", known="{known_names:names}", fix="Use one of these names."
-)
+UNKNOWN_OPTION = INVALID_ARGUMENT.variant("{name}= is not {what:a}.", known="{known_names:names}", fix="{advice}")
 ARGUMENT_NEEDS_ANOTHER = INVALID_ARGUMENT.variant(
     "{argument} needs {missing}.", fix="Add {missing}, or leave out what needs it."
 )
