@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, final, overload
 
 from typing_extensions import Unpack
 
@@ -542,7 +542,8 @@ class GraphBuilder(Generic[S, U, I_co]):
         if routes is None and labels is not None:
             routes = routes_to(labels[0])
         # A single node counts as a list of one. None counts as no routes, which `compile()` reports.
-        known: Mapping[Any, Any] | list[Any] = routes if isinstance(routes, Mapping) else list(several(routes or ()))
+        is_mapping = isinstance(routes, Mapping)
+        known = cast("Mapping[Any, Any]", routes) if is_mapping else list[Any](several(routes or ()))
         if not isinstance(known, Mapping) and known and all(map(_is_pair, known)):
             pairs: list[tuple[Any, Any]] = known
             known = dict(pairs)
