@@ -47,7 +47,7 @@ def test_walk_along_routes_reports_what_it_waits_for(graph: CompiledGraph[Plan, 
 
 def nested() -> CompiledGraph[Any, Any]:
     g = GraphBuilder(Plan, name="outer")
-    g.add_node("inner", inner(queue="cpu"), input=lambda state: {}, output={"log": "log"}, queue="gpu")
+    g.add_node("inner", inner(queue="cpu"), input=lambda state: {}, output={}, queue="gpu")
     return g.add_edge(START, "inner").add_edge("inner", END).compile()
 
 
