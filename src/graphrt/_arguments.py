@@ -39,6 +39,11 @@ def a_kind(value: Any) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else a_type(value)
 
 
+def mistake(text: str) -> str:
+    """Return the text of a mistake that pydantic found, without the name of a private class at its end."""
+    return text.partition(" or instance of ")[0]
+
+
 def number_problem(
     name: str, value: Any, *, optional: bool, seconds: bool = False, factor: bool = False, least: float = 0
 ) -> str | None:

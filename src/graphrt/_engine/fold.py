@@ -167,7 +167,8 @@ def fold(
                         items = value if value.__class__ is list else [*as_items(value)]
                     except TypeError as error:  # None, if the field or the Update allows it
                         current = values.get(name)
-                        raise _failed(field, error, current, value, task, tasks, where or engine.where) from error
+                        failed = _failed(field, error, current, value, task, tasks, where or engine.where)
+                        raise failed from failed.error.__cause__
                     if name in grown:
                         grown[name] += items
                     else:

@@ -151,7 +151,7 @@ class OpenInterrupt:
 
     @property
     def replaceable(self) -> bool:
-        """Whether a person gave it a valid answer, which `resume` may replace if the task fails (R10).
+        """Whether it has a valid answer from a person: `resume` may replace it if the task fails (R10).
 
         The answer to a question of the node's policy, such as `interrupt_before`, only lets the task continue.
         """

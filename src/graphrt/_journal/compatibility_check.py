@@ -18,6 +18,7 @@ of one commit each), and the bodies that are staged for tasks of the open supers
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 from graphrt import events
@@ -111,7 +112,7 @@ def _judged(
         blocking.append(f"the thread belongs to graph {before.get('name')!r}, this one is {now['name']!r}")
     led_to = _led_to(reader, loaded)
     due = (*(named or ()), *(target for _, target in led_to))
-    _reused((*due, *_arrived(reader, loaded)), meta, renamed, plan, blocking)
+    _reused(chain(due, _arrived(reader, loaded)), meta, renamed, plan, blocking)
     in_last = [(name_in_last_graph(name, meta), name_in_last_graph(target, meta)) for name, target in led_to]
     _nodes(before, now, waiting, in_last, renamed, blocking, changes)
     first, present_first = _first(before, renamed), _first(now, {})
@@ -225,11 +226,14 @@ def _reused(
     A stored name means the node that has it now, so that the work of one node would go to another.
 
     Args:
-        stored: Names of pending nodes, of targets of finished tasks, and of nodes that arrived at a join, as stored.
+        stored: Names of pending nodes, of targets of finished tasks, and of nodes that arrived at a join, as stored. Read
+            only if a node was renamed.
         meta: The thread's meta, which has earlier renames.
         renamed: Maps older to current names, from the declared migration.
         plan: The present graph.
     """
+    if not (renamed or meta.get("renamed")):
+        return
     for name in dict.fromkeys(stored):
         last = name_in_last_graph(name, meta)
         present = renamed.get(last, last)
@@ -239,17 +243,20 @@ def _reused(
             )
 
 
-def _arrived(reader: Reader, loaded: StoredThread) -> tuple[str, ...]:
-    """Return the names of the nodes that arrived at a join, as stored; none if the thread is completed."""
+def _arrived(reader: Reader, loaded: StoredThread) -> Iterator[str]:
+    """Yield the names of the nodes that arrived at a join, as stored; none if the thread is completed.
+
+    Reads all records, once the first name is asked for.
+    """
     if loaded.head.status == "completed":
-        return ()
+        return
     joins = list(reader.saved(loaded.snapshot.body, loaded.snapshot.seq).joins) if loaded.snapshot is not None else []
     for record in loaded.records:
         for path, event in reader.batch(record).logged:
             if not path:
                 source = event.state if isinstance(event, events.ThreadForked) else event
                 joins += getattr(source, "joins", ())
-    return tuple(name for join in joins for name in join.arrived)
+    yield from (name for join in joins for name in join.arrived)
 
 
 def _fields(

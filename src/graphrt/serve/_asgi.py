@@ -36,6 +36,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from graphrt._arguments import mistake
 from graphrt.errors import GraphrtError, InputError, RunFailedError, WaitTimeoutError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.serving import (
@@ -749,8 +750,8 @@ def _checked(model: type[Part], part: str, data: Any) -> Any:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        problem = first["msg"].partition(" or instance of ")[0]  # pydantic goes on with the name of our class
-        raise BAD_REQUEST_PART(part=part, problem=f"{place}: {problem}" if place else problem) from None
+        text = mistake(first["msg"])
+        raise BAD_REQUEST_PART(part=part, problem=f"{place}: {text}" if place else text) from None
 
 
 def _json(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

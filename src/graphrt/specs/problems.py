@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from graphrt._arguments import is_list, is_mapping
+from graphrt._arguments import is_list, is_mapping, mistake
 from graphrt.errors import DefinitionError, GraphrtError, Problem, closest
 from graphrt.errors._codes.specs import BAD_SPEC
 from graphrt.specs.plain_data import joined
@@ -28,7 +28,7 @@ def problems_of_validation(error: ValidationError, data: Any, path: str, form: t
     for details in error.errors(include_url=False, include_context=False, include_input=False):
         is_ours = details["type"] == "value_error"  # from a validator of a form, and more specific than "not a string"
         where = _path(details["loc"], data, path, is_missing=details["type"] == "missing")
-        text = details["msg"].removeprefix("Value error, ").partition(" or instance of ")[0].rstrip(".")
+        text = mistake(details["msg"]).removeprefix("Value error, ").rstrip(".")
         if details["type"] == "extra_forbidden":
             name = str(details["loc"][-1])
             text = f"There is no field {name!r} here"

@@ -27,7 +27,7 @@ from pydantic import (
     create_model,
 )
 
-from graphrt._arguments import is_list, is_mapping, is_sequence, is_tuple
+from graphrt._arguments import is_list, is_mapping, is_sequence, is_tuple, mistake
 from graphrt.errors import InputError
 from graphrt.events import Usage
 from graphrt.harness._doubles.reply_pieces import Piece
@@ -285,8 +285,7 @@ def load(data: Mapping[str, Any], line: int, fetch: Callable[[str, str | None], 
         entry = _Entry.model_validate(data, context=fetch)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        said = problem["msg"].partition(" or instance of ")[0]  # pydantic goes on with the name of our class
-        raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {said}") from None
+        raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {mistake(problem['msg'])}") from None
     if (entry.reply is None) == (entry.failure is None):
         raise ValueError("a recording has either a reply or a failure")
     request = entry.request.model_dump(exclude_unset=True)

@@ -33,19 +33,19 @@ def called(name: str, fn: Callable[..., T], *args: Any) -> T:
         raise FunctionError(f"{name} raised {type(error).__name__}: {error}") from error
 
 
-def options_of(given: Any) -> Callable[[], dict[str, Any]]:
+def options_of(argument: Any) -> Callable[[], dict[str, Any]]:
     """Return a function that makes the options of `Runtime` for one run: the argument `options=` of a search, checked.
 
-    The returned function raises FunctionError if *given* raises.
+    The returned function raises FunctionError if *argument* raises.
 
     Raises:
-        InputError: *given* is neither None nor a function, or (from the returned function) returns no mapping.
+        InputError: *argument* is neither None nor a function, or (from the returned function) returns no mapping.
     """
-    if given is not None and not callable(given):
-        raise INVALID_ARGUMENT(argument="options=", value=given, wanted=_OPTIONS)
+    if argument is not None and not callable(argument):
+        raise INVALID_ARGUMENT(argument="options=", value=argument, wanted=_OPTIONS)
 
     def made() -> dict[str, Any]:
-        options: Any = called("options=", given) if given is not None else {}
+        options: Any = called("options=", argument) if argument is not None else {}
         if not is_mapping(options):
             raise INVALID_ARGUMENT(argument="What options= returned", value=options, wanted=_OPTIONS)
         return {**options}

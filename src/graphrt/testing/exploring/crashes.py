@@ -146,17 +146,20 @@ def explore_forks(
     return cases.search.report(graph.name)
 
 
-def _plan(function: str, graph: Any, *rest: Any) -> Plan:
+def _plan(function: str, graph: Any, input: Any, store: Any, options: Any, *rest: Any) -> Plan:
     if not issubclass(type(graph), CompiledGraph):
         raise INVALID_ARGUMENT(argument=f"The graph for {function}", value=graph, wanted="what compile() returned")
-    given, store, options, *others = rest
-    if not (store is None or callable(store) or store in ("memory:", "sqlite:")):
+    if not _is_store(store):
         raise INVALID_ARGUMENT(
             argument="store=",
             value=store,
             wanted="None, 'memory:', 'sqlite:', or a function that opens a store in a folder: each case needs its own",
         )
-    return Plan(graph, given, rest[1], options_of(options), *others)
+    return Plan(graph, input, store, options_of(options), *rest)
+
+
+def _is_store(store: object) -> bool:
+    return store is None or callable(store) or store in ("memory:", "sqlite:")
 
 
 def _last_superstep(outcome: Outcome) -> int:
