@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from graphrt import END, START, GraphBuilder, GraphrtError, Interrupt, NodeError, Runtime, Send, UpdateError
+from graphrt import END, START, GraphBuilder, GraphrtError, Interrupt, NodeError, RouteError, Runtime, Send, UpdateError
 from graphrt.reducers import untracked
 
 from .support import Face, general, get, note, parallel, sequence, state_class
@@ -221,6 +221,50 @@ def test_router_that_assigns_to_the_state_is_reported(face: Face, at: Any) -> No
     with pytest.raises(GraphrtError, match="assigned to the state it was given: 'x'") as caught:
         face.run(g.compile(allow=["unreachable-node"]), {"x": "right"})
     assert (caught.value.code, caught.value.field) == ("mutated-state", "x")
+
+
+@pytest.mark.parametrize(
+    "update", [{}, {"notes": ["new"], "x": ["new"], "y": {"new": 0}}], ids=["unwritten", "written"]
+)
+@pytest.mark.parametrize("at", ["a", START])
+@pytest.mark.parametrize(
+    ("field", "change", "checked"),
+    [
+        ("notes", lambda s: s["notes"].append("changed"), False),
+        ("x", lambda s: s["x"].clear(), False),
+        ("y", lambda s: s["y"].update(changed=1), False),
+        ("x", lambda s: s["x"].__setitem__(0, "changed"), True),
+        ("y", lambda s: s["y"].update(dict.fromkeys(s["y"], "changed")), True),
+    ],
+)
+def test_router_that_changes_a_value_of_the_state_in_place_is_reported_and_called_again(
+    face: Face, field: str, change: Any, checked: bool, at: Any, update: dict[str, Any]
+) -> None:
+    mends = False
+
+    def router(state: Any) -> str:
+        if not mends:
+            change(state)
+        return "b"
+
+    g: Any = GraphBuilder(general())
+    g.add_node("a", lambda s: update).add_node("b", lambda s: {}).add_edge("b", END)
+    g.add_edge("a", END) if at is START else g.add_edge(START, "a")
+    g.add_conditional_edges(at, router, ["b"])
+    graph = g.compile(allow=["unreachable-node"])
+    runtime = Runtime(graph, store="memory:", check_state=checked)
+    given = {"notes": ["old"], "x": ["old"], "y": {"old": 0}}
+
+    with pytest.raises(
+        RouteError, match=rf"A router after .* changed a value of the state in place: '{field}'"
+    ) as caught:
+        face.run(runtime, given, thread="t")
+    assert (caught.value.code, caught.value.field) == ("mutated-state", field)
+    mends = True
+    whole = given if at is START else {**given, **update}
+    if at == "a" and update:
+        whole["notes"] = ["old", "new"]
+    assert {name: value for name, value in face.retry(runtime, "t").state.items() if name in whole} == whole
 
 
 def test_async_router_is_refused_by_compile() -> None:

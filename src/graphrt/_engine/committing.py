@@ -7,7 +7,7 @@ committed (`Engine.unrouted`), and only their successors are not known. For the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -73,10 +73,12 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
     else:
         values = {**engine.values, **folded.values}
     view = engine.make_view(values)
+    written: Collection[str] = (*folded.values, *folded.grown) if folded.grown else folded.values
+    sizes = engine.measured(values, written)  # before a router can change them
     due: list[Due] = []
     routed: Routed | None = None
     if not asking:  # otherwise routers are called when the pause is answered, on the state including later edits (R1)
-        due, routed = _routes(engine, tasks, view, values, grown)
+        due, routed = _routes(engine, tasks, view, values, sizes, grown)
     # Nothing below can fail: fold, routes and next tasks commit together (R3).
     changed_joins: Sequence[JoinState] = ()  # the joins whose generation changed, for the event
     waiting: list[Due] = []
@@ -85,7 +87,7 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
         due, waiting = _next(engine, routed)
     if engine.observed or engine.questions or lone is None or lone.extra is not None:
         _watch(engine, tasks, folded)
-    engine.take(values, (*folded.values, *folded.grown) if folded.grown else folded.values, view)
+    engine.take(values, written, view, sizes)
     if asking:
         pause_after(engine, [task.id for task in asking])
     else:  # inlined `RunState.close_superstep`: tasks in `waiting` are merged into *due*
@@ -111,12 +113,18 @@ def _next(engine: RunState, routed: Routed) -> tuple[list[Due], list[Due]]:
 
 
 def _routes(
-    engine: RunState, tasks: Sequence[Task], view: Any, values: Values, grown: Sequence[str]
+    engine: RunState,
+    tasks: Sequence[Task],
+    view: Any,
+    values: Values,
+    sizes: Mapping[str, int],
+    grown: Sequence[str],
 ) -> tuple[list[Due], Routed | None]:
     """Return where *tasks* lead on *view*.
 
     Args:
         values: The new values, from which *view* was made.
+        sizes: The lengths of the containers in *values*.
         grown: Fields whose lists were extended in place; undone if a router fails.
 
     Returns:
@@ -124,7 +132,7 @@ def _routes(
         arrivals at joins have not been counted yet.
 
     Raises:
-        RouteError: A router raised, returned a value without a route, or assigned to the view.
+        RouteError: A router raised, returned a value without a route, or changed the state.
         UpdateError: The argument of a Send cannot be stored.
     """
     lone = engine.lone
@@ -136,6 +144,7 @@ def _routes(
             if node.router is None:
                 target = node.next
                 return ([target.due or plain_activation(target)] if target is not None else []), None
+            forms = mutation_check.encoded(engine, values) if engine.check_state else None
             try:
                 label = node.router(view)
             except exceptions() as error:
@@ -146,13 +155,17 @@ def _routes(
                     same = view == values if not engine.keeps else view.__dict__ == values
                 except Exception:  # noqa: BLE001 - values that refuse to be compared, or a view without a `__dict__`
                     same = False
-                if not same:
-                    mutation_check.check_routers(engine, tasks, view, values)
+                for name in sizes:
+                    if len(values[name]) != sizes[name]:
+                        same = False
+                if not same or engine.check_state:
+                    mutation_check.check_routers(engine, tasks, view, values, sizes, forms)
                 return ([target.due or plain_activation(target)] if target is not None else []), None
             routed = router_of(engine).read(node, node.branches[0], label, view)
         else:
+            forms = mutation_check.encoded(engine, values) if engine.check_state else None
             routed = router_of(engine).follow(tasks, view)
-        mutation_check.check_routers(engine, tasks, view, values)
+        mutation_check.check_routers(engine, tasks, view, values, sizes, forms)
         routed.sends = check_sends(engine, routed.sends)
     except Exception as error:
         name_other_answer(engine, error)
@@ -202,8 +215,9 @@ def route(engine: RunState) -> None:
         engine.close_superstep([])
         emit_events.routed(engine, "answered", ())
         return
+    forms = mutation_check.encoded(engine, engine.values) if engine.check_state else None
     routed = router_of(engine).follow(engine.unrouted, view)
-    mutation_check.check_routers(engine, engine.unrouted, view, engine.values)
+    mutation_check.check_routers(engine, engine.unrouted, view, engine.values, engine.sizes, forms)
     routed.sends = check_sends(engine, routed.sends)
     changed_joins = joins.arrive(engine, routed)
     engine.close_superstep(merged(engine.waiting, routed) if engine.waiting else routed.due())

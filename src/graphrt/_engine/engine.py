@@ -92,9 +92,10 @@ class Engine(RunState):
         """Make the targets of START's routers due."""
         view = self.take_view()
         self.use_view(view)  # the first task gets this view too, so that an assignment by the router is found
+        forms = mutation_check.encoded(self, self.values) if self.check_state else None
         routed = router_of(self).ask(self.plan.start, view)
         changed_joins = joins.arrive(self, routed)  # START is not a source of joins, but its routers may empty some
-        mutation_check.check_routers(self, (), view, self.values)
+        mutation_check.check_routers(self, (), view, self.values, self.sizes, forms)
         self.make_due(check_sends(self, routed.due()))
         self.entered()  # set last: after an error above, the router is called again
         emit_events.routed(self, "entry", changed_joins)

@@ -1,17 +1,18 @@
 """Find nodes and routers that changed the state in place, and restore what can be restored (rule R15, decision 0052).
 
-A view shares its lists and dicts with other tasks and with older states, so a node must not change them.
+A view shares its lists and dicts with other tasks and with older states, so a node must not change them. A router gets
+a view of the folded values, before they are committed.
 
-Two kinds of changes are always detected when the node returns: an assignment to its view, which each task has for
-itself, and a container whose length differs. With `check_state`, the stored form of every value is also compared once
-all tasks have returned. This detects every change of a storable value, without calling `==` of user classes.
+Two kinds of changes are always detected when the node or router returns: an assignment to its view, which each task has
+for itself, and a container whose length differs. With `check_state`, the stored form of every value is also compared,
+once all tasks or routers have returned. This detects every change of a storable value, without calling `==` of user classes.
 `Plan.checking` is the codec for that, and `RunState.guard` has the stored forms by field. For the terms, see
 docs/glossary.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphrt._arguments import is_mapping
@@ -108,25 +109,57 @@ def check_all(engine: RunState, tasks: Sequence[Task]) -> None:
         raise _fail(engine, tasks, tasks, None, changed)
 
 
-def check_routers(engine: RunState, tasks: Sequence[Task], view: Any, values: Values) -> None:
-    """Check that no router assigned to *view*, a view of *values* that the next task would get.
+def encoded(engine: RunState, values: Values) -> dict[str, bytes]:
+    """Return the stored form of each of *values* that has one, for `check_routers` with `check_state`."""
+    dump = engine.plan.checking.dump
+    forms = {name: _dumped(dump, value) for name, value in values.items() if value.__class__ not in SCALARS}
+    return {name: form for name, form in forms.items() if form is not None}
+
+
+def check_routers(
+    engine: RunState,
+    tasks: Sequence[Task],
+    view: Any,
+    values: Values,
+    sizes: Mapping[str, int],
+    forms: Mapping[str, bytes] | None,
+    node: str = "START",
+) -> None:
+    """Check that no router changed the state: neither *view*, which the next task would get, nor one of *values*.
+
+    What a router changed in place is restored as far as the values are committed already, or belong to a task.
 
     Args:
-        tasks: Tasks whose routers were called; empty for the router of START.
+        tasks: Tasks whose routers were called; empty for the routers of *node*.
         values: The values that the routers saw: those to be committed, which may not be the engine's yet.
+        sizes: The length of each container in *values*, before the routers were called.
+        forms: What `encoded` returned for *values* before the routers were called; None without `check_state`.
 
     Raises:
-        RouteError: A router assigned to it.
+        RouteError: A router changed it.
     """
+    fields: Sequence[str] = []
     if _is_assigned(engine, view, values):
         fields = engine.plan.state.assigned(view, values)
-        nodes_text = names(dict.fromkeys(task.node.name for task in tasks if task.node.branches)) or "START"
+        did = "assigned to the state it was given"
+        known = "; ".join(_change(engine, name, values.get(name), _seen(view, name)) for name in fields)
+    else:
+        forms = forms or {}
+        fields = [name for name in sizes if len(values[name]) != sizes[name]]
+        if not fields:
+            fields = [name for name, form in forms.items() if _dumped(engine.plan.checking.dump, values[name]) != form]
+        did = "changed a value of the state in place"
+        known = ", ".join(_how(engine, name, values[name], sizes.get(name), forms.get(name)) for name in fields)
+        _restore(engine, fields, values, sizes, forms)
+    if fields:
+        engine.use_view(engine.make_view(engine.values))  # the next call must not get this one
         raise MUTATED_STATE_IN_ROUTER(
-            nodes_text=nodes_text,
+            nodes_text=names(dict.fromkeys(task.node.name for task in tasks if task.node.branches)) or node,
+            did=did,
             fields=fields,
             field=fields[0],
             where=engine.where(),
-            known="; ".join(_change(engine, name, values.get(name), _seen(view, name)) for name in fields),
+            known=known,
         )
 
 
@@ -146,14 +179,14 @@ def check_reducer(engine: RunState, tasks: Sequence[Task]) -> None:
     dump = engine.plan.checking.dump
     changed = [name for name, line in engine.guard.items() if _dumped(dump, engine.values[name]) != line]
     if changed:
-        _restore(engine, changed)
+        _restore(engine, changed, engine.values, engine.sizes, engine.guard)
         raise FoldError(state_changed(engine.reducer, changed, tasks[0].node.name, engine.where()), tasks)
 
 
 def put_back(engine: RunState) -> None:
     """After a failed fold: undo what a reducer of the whole state changed in place, so that no node is blamed for it."""
     if engine.reducer is not None:
-        _restore(engine, _other_lengths(engine))
+        _restore(engine, _other_lengths(engine), engine.values, engine.sizes, engine.guard)
 
 
 def _other_lengths(engine: RunState) -> list[str]:
@@ -190,9 +223,10 @@ def _fail(
 
     The two differ if several tasks were running: the task that returned fails, and the error names all suspects.
     """
-    known = ", ".join(_how(engine, name) for name in changed)
+    values, sizes, guard = engine.values, engine.sizes, engine.guard
+    known = ", ".join(_how(engine, name, values[name], sizes.get(name), guard.get(name)) for name in changed)
     error = _error(engine, suspects, changed, "changed a value of the state in place", reply, known)
-    _restore(engine, changed)
+    _restore(engine, changed, values, sizes, guard)
     _give_up(failing, error)
     return error
 
@@ -253,13 +287,16 @@ def _seen(view: Any, name: str) -> Any:
     return view.get(name) if is_mapping(view) else getattr(view, name, None)
 
 
-def _how(engine: RunState, name: str) -> str:
-    """Return how a field's value differs from the committed one, for an error: its length, else the value."""
-    now = engine.values[name]
-    before = engine.sizes.get(name)
-    if before is not None and len(now) != before:
-        return f"{name} had {count(before, 'item')}, now {len(now)}"
-    return _change(engine, name, engine.plan.checking.load(engine.guard[name]), now)
+def _how(engine: RunState, name: str, now: Any, size: int | None, form: bytes | None) -> str:
+    """Return how the value *now* of a field differs from what it was, for an error: its length, else the value.
+
+    Args:
+        size: The length that it had; None if it is no container.
+        form: The stored form that it had; not None if the length is the same.
+    """
+    if size is not None and len(now) != size:
+        return f"{name} had {count(size, 'item')}, now {len(now)}"
+    return _change(engine, name, None if form is None else engine.plan.checking.load(form), now)
 
 
 def _change(engine: RunState, name: str, before: Any, now: Any) -> str:
@@ -270,19 +307,27 @@ def _change(engine: RunState, name: str, before: Any, now: Any) -> str:
     return f"{name} was {short(before)}, is {short(now)}"
 
 
-def _restore(engine: RunState, changed: Sequence[str]) -> None:
+def _restore(
+    engine: RunState, changed: Sequence[str], values: Values, sizes: Mapping[str, int], forms: Mapping[str, bytes]
+) -> None:
     """Restore fields that were changed in place, as far as possible.
 
-    A value with a stored form is decoded from it, and a list that grew is truncated. Other fields are marked as spoilt:
-    their checksums are not journalled, because a replay could not compute them.
+    A committed value with a stored form is decoded from it, and a list that grew is truncated. Other committed fields
+    are marked as spoilt: their checksums are not journalled, because a replay could not compute them.
+
+    Args:
+        values: The values that were changed: the committed ones, or those of a commit that is given up.
+        sizes: The length of each container in *values* before the change.
+        forms: The stored forms of *values* before the change, where known.
     """
     for name in changed:
-        value, size = engine.values[name], engine.sizes.get(name)
-        if name in engine.guard:
-            engine.restore(name, engine.plan.checking.load(engine.guard[name]))
+        value, size = values[name], sizes.get(name)
+        committed = value is engine.values.get(name)
+        if committed and name in forms:
+            engine.restore(name, engine.plan.checking.load(forms[name]))
         elif value.__class__ is list and size is not None and len(value) > size:
             del value[size:]  # in place, because tasks that still run share the list
-        else:
+        elif committed:
             engine.spoilt.add(name)
-        if size is not None:  # also for a spoilt field, so that the same change is reported only once
-            engine.measure(name)
+            if size is not None:  # so that the same change is reported only once
+                engine.measure(name)

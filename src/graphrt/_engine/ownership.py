@@ -11,10 +11,15 @@ from collections.abc import Mapping
 from sys import getrefcount
 from typing import Any, Final
 
-__all__ = ["CONTAINERS", "SOLE", "getrefcount"]
+__all__ = ["CONTAINERS", "SOLE", "getrefcount", "lengths"]
 
 CONTAINERS: Final[frozenset[Any]] = frozenset({list, dict, set})
 """Types whose length is compared to find changes in place. A user's reducer gets a copy of such a value (R15)."""
+
+
+def lengths(values: Mapping[str, Any]) -> dict[str, int]:
+    """Return the length of each container in *values*, by field."""
+    return {name: len(value) for name, value in values.items() if value.__class__ in CONTAINERS}
 
 
 def _count(values: Mapping[str, Any], name: str) -> int:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from graphrt._engine.join_state import JoinKey, JoinState
 from graphrt._engine.open_interrupt import AFTER
-from graphrt._engine.ownership import CONTAINERS
+from graphrt._engine.ownership import CONTAINERS, lengths
 from graphrt._engine.task import DONE, FAILED, HANDLED, NOTHING, PAUSED, Due, HandOver, Outside, Task, parted
 from graphrt._plan.fields import Field
 from graphrt._plan.quoting import tells
@@ -360,7 +360,7 @@ class RunState:
     def start(self, values: Values) -> None:
         """Begin a run on *values*, which the engine then owns. If START has routers, `Engine.begin` calls them."""
         self.values, self.guard = values, {}
-        self.sizes = {name: len(value) for name, value in values.items() if value.__class__ in CONTAINERS}
+        self.sizes = lengths(values)
         self.view = self.make_view(values)
         self.steps = 0
         self.visits = [0] * (len(self.plan.nodes) + len(self.aliases))  # placeholders have indexes above the plan's
@@ -505,22 +505,40 @@ class RunState:
         if self.dirty:
             self.dirty = {}
 
-    def take(self, values: Values, written: Iterable[str], view: Any = NO_VIEW) -> None:
+    def take(
+        self, values: Values, written: Iterable[str], view: Any = NO_VIEW, sizes: dict[str, int] | None = None
+    ) -> None:
         """Make *values* the committed ones.
 
         Args:
             written: The fields that changed.
             view: A snapshot of *values* for the next task; by default it is created on demand.
+            sizes: What `measured` returned for *values*; by default they are measured now.
         """
+        self.sizes = self.measured(values, written) if sizes is None else sizes
         self.values, self.view = values, view
-        guard, sizes = self.guard, self.sizes
+        guard = self.guard
+        if guard:
+            for name in written:
+                guard.pop(name, None)  # encoded again before the next tasks run
+
+    def measured(self, values: Values, written: Iterable[str]) -> dict[str, int]:
+        """Return the length of each container in *values*, which differ from the committed ones in *written*.
+
+        The result may be `sizes` itself, so it must not be changed.
+        """
+        before = sizes = self.sizes
         for name in written:
-            if name in guard:
-                del guard[name]  # encoded again before the next tasks run
-            if name in values and values[name].__class__ in CONTAINERS:
-                sizes[name] = len(values[name])
-            elif name in sizes:
+            value: Any = values.get(name)
+            if value.__class__ in CONTAINERS:
+                if sizes is before:
+                    sizes = before.copy()
+                sizes[name] = len(value)
+            elif name in before:
+                if sizes is before:
+                    sizes = before.copy()
                 del sizes[name]
+        return sizes
 
     def note_change(self, task: Task) -> None:
         """Mark *task* to be staged again, if tasks are staged: the flow stages all of `dirty` the next time."""

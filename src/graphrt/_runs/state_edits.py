@@ -17,10 +17,11 @@ from typing import Any
 
 from graphrt import events
 from graphrt._codec import NotStorable
-from graphrt._engine import emit_events, joins
+from graphrt._engine import emit_events, joins, mutation_check
 from graphrt._engine.edit import folded_in, leave_anew, status_after, unfinished
 from graphrt._engine.engine import Engine
 from graphrt._engine.evolve import evolve
+from graphrt._engine.ownership import lengths
 from graphrt._engine.pending_as_data import due_parts, join_standings
 from graphrt._engine.questions import waiting
 from graphrt._engine.route import merged, router_of
@@ -190,7 +191,13 @@ def _event_of(config: RunConfig, engine: Engine, edit: Edit, *, fresh: bool, fai
     # `ask` follows the edges of the node and calls its routers on the new state. `lead` takes the targets of *goto*.
     # With the node's due activations, which are treated as finished; if there are none, as after a plain activation.
     args = [item.arg for item in engine.due if item.node is node_plan and not open_] or [None]
-    routed = router.ask(node_plan, engine.make_view(after), args) if targets is None else router.lead(targets)
+    if targets is None:
+        forms = mutation_check.encoded(engine, after) if engine.check_state else None
+        view, sizes = engine.make_view(after), lengths(after)
+        routed = router.ask(node_plan, view, args)
+        mutation_check.check_routers(engine, (), view, after, sizes, forms, node=node)
+    else:
+        routed = router.lead(targets)
     routed.sends = check_sends(engine, routed.sends)
     moved = joins.arrive(engine, routed)  # the joins that have changed; the node of one that fires joins *routed*
     # As if all activations of the node had finished, Sends included (rule R18). `waiting`: tasks that become due with

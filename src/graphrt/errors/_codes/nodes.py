@@ -138,13 +138,13 @@ NODE_FATIGUE = ErrorCode(
 MUTATED_STATE_IN_ROUTER = ErrorCode(
     "mutated-state",
     RouteError,
-    "A router after {nodes_text} assigned to the state it was given: {fields:names}.",
+    "A router after {nodes_text} {did}: {fields:names}.",
     fix="Let routers read the state only; a node returns what changes.",
 )
 NODE_MUTATED_STATE = MUTATED_STATE_IN_ROUTER.variant(
     "{who} {did}: {fields:names}.{and_raised}",
     error=UpdateError,
-    fix="Return the new value in the update. If the node does so, look at the router before it, which gets the same state.",
+    fix="Return the new value in the update.",
 )
 STATE_REDUCER_MUTATED_STATE = MUTATED_STATE_IN_ROUTER.variant(
     "Reducer {reducer!r} of the whole state changed the state that it was given in place: {fields:names}.",
