@@ -59,6 +59,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+def items_of(value: Any) -> Any:
+    """Return *value*, whose items `append` or `union` takes.
+
+    Raises:
+        TypeError: It has no items. A text or a mapping has none either: its characters or keys are not what was meant.
+    """
+    if isinstance(value, (str, bytes, bytearray, Mapping)) or not isinstance(value, Iterable):
+        raise TypeError(f"expected a list of items, got {type(value).__name__}")
+    return value
+
+
 def overwrite(current: T, incoming: Any) -> T:  # noqa: ARG001 - the signature of a reducer
     """Return *incoming*: the last value wins.
 
@@ -70,8 +81,9 @@ def overwrite(current: T, incoming: Any) -> T:  # noqa: ARG001 - the signature o
 
 def append(current: OrderedT | None, incoming: Iterable[Any]) -> OrderedT:
     """Return the items of *current* followed by those of *incoming*: a list, or a tuple if *current* is a tuple."""
-    held: Any = [] if current is None else current  # a list, or a tuple where the field is one
-    longer: Any = (*held, *incoming) if isinstance(held, tuple) else [*held, *incoming]
+    held: Any = [] if current is None else items_of(current)  # a list, or a tuple where the field is one
+    added = items_of(incoming)
+    longer: Any = (*held, *added) if isinstance(held, tuple) else [*held, *added]
     result: OrderedT = longer
     return result
 
@@ -89,7 +101,8 @@ def union(current: ItemsT | None, incoming: Iterable[Any]) -> ItemsT:
     The result has the type of *current*, for instance list or set. Items that cannot be hashed are compared one by one.
     Items that are equal in Python, such as 1, True and 1.0, count as one item; the first is kept.
     """
-    held: Any = current  # a list, or any other value that the field holds
+    held: Any = items_of(current) if current is not None else None
+    incoming = items_of(incoming)
     if held is None:
         held = type(incoming)() if isinstance(incoming, (list, tuple, set, frozenset)) else []
     result: ItemsT

@@ -224,8 +224,8 @@ STRAIGHT = [
     ),
     Bug(
         "lengths not noted",
-        "_engine.run_state:RunState.take",
-        "sizes[name] = len(values[name])",
+        "_engine.run_state:RunState.measured",
+        "sizes[name] = len(value)",
         "pass",
         "straight end",
     ),

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from graphrt import START, DefinitionError, GraphBuilder, InputError, Overwrite, Runtime, UpdateError
-from graphrt.reducers import append
+from graphrt.reducers import append, union
 
 from .support import Face, get, parallel, sequence, state_class
 
@@ -49,13 +49,17 @@ def test_usual_mistake_is_reported_and_can_be_corrected(face: Face, kind: str) -
     assert get(face.retry(runtime, "t").state, "log") == ["in", "x"]
 
 
-@pytest.mark.parametrize("value", [None, 5])
-def test_append_of_a_value_without_items_is_refused(face: Face, made: Any, value: Any) -> None:
-    state = state_class("pydantic", log=(Annotated[Any, append], None))
-    runtime = Runtime(parallel(("node", made(lambda s: {"log": value})), state=state), store="memory:")
+@pytest.mark.parametrize("reducer", [append, union])
+@pytest.mark.parametrize(
+    ("current", "incoming"),
+    [([1], None), ([1], 5), ([1], "text"), ([1], {"key": 1}), (5, [1]), ("text", [1]), ({1: 1}, [1])],
+)
+def test_value_without_items_is_refused(face: Face, made: Any, reducer: Any, current: Any, incoming: Any) -> None:
+    state = state_class("pydantic", log=(Annotated[Any, reducer], None))
+    runtime = Runtime(parallel(("node", made(lambda s: {"log": incoming})), state=state), store="memory:")
 
-    with pytest.raises(UpdateError, match="'append' of field 'log' raised TypeError") as caught:
-        face.run(runtime, {"log": [1]}, thread="t")
+    with pytest.raises(UpdateError, match=f"{reducer.__name__!r} of field 'log' raised TypeError") as caught:
+        face.run(runtime, {"log": current}, thread="t")
 
     assert (caught.value.code, caught.value.field, caught.value.node) == ("reducer-failed", "log", "node")
     assert runtime.state("t").status == "failed"

@@ -37,6 +37,7 @@ from graphrt.errors._codes.nodes import (
     STATE_REDUCER_MUTATED_STATE,
     STATEFUL_TASKS,
 )
+from graphrt.reducers import items_of
 
 if TYPE_CHECKING:
     from graphrt._engine.run_state import RunState
@@ -54,6 +55,8 @@ class Prefix:
 
 _NUMBERS: Final = frozenset({int, float})
 """Classes that can be added without calling the reducer `add`."""
+_NO_VALUE: Final = (None, ABSENT, ERASED)
+"""What a field to which items are appended may have instead of a list or tuple."""
 Undo = dict[str, Any]
 """Previous values by field: ABSENT, a Prefix, or the value itself."""
 
@@ -163,10 +166,12 @@ def fold(
                 elif kind == LAST:  # no reducer
                     new_values[name] = value
                 elif kind == APPEND:  # the reducer `append`
+                    current = new_values[name] if name in new_values else values.get(name)
                     try:
-                        items = value if value.__class__ is list else [*as_items(value)]
-                    except TypeError as error:  # None, if the field or the Update allows it
-                        current = values.get(name)
+                        items = value if value.__class__ is list else [*items_of(as_items(value))]
+                        if current.__class__ is not list and not any(current is none for none in _NO_VALUE):
+                            items_of(current)
+                    except TypeError as error:  # no items, if the type of the field or of the Update allows that
                         failed = _failed(field, error, current, value, task, tasks, where or engine.where)
                         raise failed from failed.error.__cause__
                     if name in grown:
