@@ -65,8 +65,9 @@ def items_of(value: Any) -> Any:
     Raises:
         TypeError: It has no items. A text or a mapping has none either: its characters or keys are not what was meant.
     """
-    if isinstance(value, (str, bytes, bytearray, Mapping)) or not isinstance(value, Iterable):
-        raise TypeError(f"expected a list of items, got {type(value).__name__}")
+    kind: Any = value.__class__
+    if issubclass(kind, (str, bytes, bytearray, Mapping)) or not issubclass(kind, Iterable):
+        raise TypeError(f"expected a list of items, got {kind.__name__}")
     return value
 
 

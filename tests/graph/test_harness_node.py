@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from pydantic import BaseModel
 
-from graphrt import START, DefinitionError, GraphBuilder, MockHarness
+from graphrt import START, DefinitionError, GraphBuilder, InputError, MockHarness
 from graphrt.harness import Agent, Message, ScriptedModel, Template, ToolCall, UserMessage
 from graphrt.reducers import append, messages
 
@@ -39,6 +39,28 @@ def test_an_agent_continues_the_conversation_of_the_state() -> None:
 
     assert [message.role for message in result.state["chat"]] == ["user", "assistant", "tool", "assistant"]
     assert result.usage.calls == 2
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        ({"text": "Hi."}, "Field 'role' required"),
+        ({"role": "person", "text": "Hi."}, "Field 'role' should be 'system', 'user', 'assistant', 'tool'"),
+        ({"role": "assistant", "content": "Hi."}, "The text of a message belongs to 'text', not to 'content'"),
+        ({"role": "assistant", "txt": "Hi."}, r"assistant\.txt: Unexpected keyword argument"),
+        ("Hi.", "Input should be a dictionary or an instance"),
+    ],
+)
+def test_mapping_that_is_no_message_is_refused(message: Any, problem: str) -> None:
+    graph = built(MockHarness(["Hello."]), Chat)
+    with pytest.raises(InputError, match=problem):
+        graph.run({"chat": [message]})
+
+
+def test_mapping_becomes_the_message_of_its_role() -> None:
+    given = [{"role": "user", "text": "Hi."}, {"role": "assistant", "text": "Hello."}, {"role": "user", "text": "How?"}]
+    result = built(MockHarness(["So."]), Chat).run({"chat": given})
+    assert [message.role for message in result.state["chat"]] == ["user", "assistant", "user", "assistant"]
 
 
 def test_field_named_messages_is_also_a_conversation() -> None:

@@ -352,6 +352,42 @@ def test_nested_typed_dicts_are_validated_and_closed() -> None:
             initial(WithNested, {"nested": bad, "several": []})
 
 
+@dataclasses.dataclass
+class Small:
+    n: int = 0
+
+
+@dataclasses.dataclass
+class Large:
+    small: Small = dataclasses.field(default_factory=Small)
+
+
+@pydantic.dataclasses.dataclass(config=ConfigDict(extra="ignore"))
+class Lenient:
+    n: int = 0
+
+
+def test_dataclasses_in_fields_refuse_unknown_keys_unless_their_settings_say_otherwise() -> None:
+    """pydantic drops them, so that a misspelt key would vanish."""
+
+    class State(te.TypedDict, total=False):
+        one: Small
+        maybe: Small | None
+        several: list[Small]
+        inside: Large
+        lenient: Lenient
+
+    misspelt = {"m": 1}
+    for bad in ({"one": misspelt}, {"maybe": misspelt}, {"several": [misspelt]}, {"inside": {"small": misspelt}}):
+        with pytest.raises(InputError, match=r"\.m: Unexpected keyword argument, got 1"):
+            initial(State, bad)
+    assert initial(State, {"inside": {"small": {"n": "1"}}, "one": Small(2)}) == {
+        "inside": Large(Small(1)),
+        "one": Small(2),
+    }
+    assert initial(State, {"lenient": misspelt}) == {"lenient": Lenient()}
+
+
 def test_arbitrary_class_inside_a_typed_dict_is_checked_by_isinstance() -> None:
     class Client:
         pass

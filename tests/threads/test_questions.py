@@ -59,6 +59,7 @@ TYPES: list[tuple[Any, Any, Any, Any]] = [
     (dt.date, "2024-02-29", dt.date(2024, 2, 29), "2023-02-29"),
     (Verdict, {"ok": True}, Verdict(ok=True), {"why": "none"}),
     (Point, {"x": 1}, Point(1), {"y": 1}),
+    (Point, {"x": 1}, Point(1), {"x": 1, "z": 1}),
 ]
 
 

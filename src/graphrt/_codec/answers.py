@@ -32,6 +32,7 @@ from pydantic_core import PydanticCustomError
 from graphrt._codec.discovery import ALIASES
 from graphrt._codec.refusal import MAX_DEPTH, DamagedError, NotStorable
 from graphrt._codec.walk import UnknownTagError
+from graphrt._type_adapters import adapter_of
 
 if TYPE_CHECKING:
     from graphrt._codec.tables import Tables
@@ -206,7 +207,7 @@ def adapter(plain: Any, tables: Tables) -> TypeAdapter[Any]:
         DamagedError: *plain* is not in the grammar. Any other error on damaged data means the same.
         UnknownTagError: *plain* has the tag of a class that the codec does not know.
     """
-    return TypeAdapter(_annotation(plain, tables, 0))
+    return adapter_of(_annotation(plain, tables, 0))
 
 
 def _annotation(plain: Any, tables: Tables, depth: int) -> Any:

@@ -51,7 +51,7 @@ def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str
         text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {said(error)}"
         return f"{name}: {text}" if name else text
     parts: list[str] = []
-    for item in _of_the_tagged_class(error.errors(include_url=False, include_context=False)):
+    for item in _of_the_tagged_class(error.errors(include_url=False)):
         loc = item["loc"]  # the keys and indexes that lead to the mistake
         if not name and loc and loc[0] in untracked:
             parts.append(f"{loc[0]}: its value does not fit, and {HIDDEN}")
@@ -64,8 +64,20 @@ def explain(error: Exception, name: str, untracked: Collection[str] = ()) -> str
         # fails validation as a `Secret` is still a secret and must not be written.
         hidden = item["type"] == "secret" or (item["type"] == "missing" and untracked)
         got = "" if hidden else f", got {short(item['input'])}"
-        parts.append(f"{place}: {item['msg']}{got}" if place else item["msg"])
+        parts.append(f"{place}: {_problem(item)}{got}" if place else _problem(item))
     return "; ".join(parts[:5]) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
+
+
+def _problem(item: ErrorDetails) -> str:
+    """Return what pydantic says, without its own terms for a union whose classes a field such as `role` tells apart."""
+    context = item.get("ctx", {})
+    if item["type"] == "union_tag_not_found":
+        return f"Field {context['discriminator']} required"
+    if item["type"] == "union_tag_invalid":
+        return f"Field {context['discriminator']} should be {context['expected_tags']}"
+    if item["type"] == "model_attributes_type":
+        return "Input should be a dictionary or an instance"
+    return item["msg"]
 
 
 def _of_the_tagged_class(mistakes: list[ErrorDetails]) -> list[ErrorDetails]:

@@ -20,11 +20,12 @@ from typing import Any, Final, Literal, NamedTuple
 
 import annotated_types
 import typing_extensions as te
-from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter
+from pydantic import BaseModel, PydanticUserError
 from pydantic.errors import PydanticUndefinedAnnotation
 
 from graphrt import reducers
 from graphrt._plan import hints
+from graphrt._type_adapters import adapter_of
 from graphrt.commands import DELETE, UNSET, Replacement
 from graphrt.errors import Problem
 from graphrt.errors._codes.findings import UNCHECKABLE_TYPE
@@ -120,15 +121,7 @@ def checker(hint: Any, config: Mapping[str, Any] | None = None, localns: Mapping
         return Checked(check_anything)
     # An arbitrary class is checked with isinstance(); pydantic would refuse it as the type of a field.
     options = {"arbitrary_types_allowed": True, **(config or {})}
-    shaped = portable(hint, localns)
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(shaped, config=ConfigDict(**options))  # type: ignore[typeddict-item]  # see settings()
-    except PydanticUserError as error:
-        # Models, dataclasses and TypedDicts have their own configuration; pydantic rejects a second one.
-        if error.code != "type-adapter-config-unused":
-            raise
-        adapter = TypeAdapter(shaped)
-    check: Check = adapter.validator.validate_python
+    check: Check = adapter_of(portable(hint, localns), options).validator.validate_python
     if not _refuses_markers(hint):  # else the compiled validator does it, without a Python call around it
         return Checked(_guarded(check))
     # An exact class only for a type without constraints, since these could reject or change a value.

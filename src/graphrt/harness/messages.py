@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeGuard, final
 
+from graphrt._arguments import is_mapping
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.requests import (
@@ -22,6 +23,10 @@ from graphrt.errors._codes.requests import (
 )
 from graphrt.harness._surrogates import json_copy, whole, whole_values
 from graphrt.harness.media import MAX_MEDIA, Audio, Document, Image, Media
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 __all__ = [
     "AssistantMessage",
@@ -472,7 +477,28 @@ class ToolMessage:
         return _media(self)
 
 
-Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+@final
+class _ByRole:
+    """Marks `Message` for pydantic: a mapping becomes the message of its role, which it has to name."""
+
+    def __repr__(self) -> str:
+        return "by role"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Choose by the role, which is not guessed: a mapping with a text alone would become a system message."""
+        from pydantic import Field
+        from pydantic_core import PydanticCustomError, core_schema
+
+        def check(value: Any) -> Any:
+            if is_mapping(value) and "text" not in value and isinstance(value.get("content"), str):
+                raise PydanticCustomError("message_text", "The text of a message belongs to 'text', not to 'content'")
+            return value
+
+        chosen = handler(Annotated[source, Field(discriminator="role")])
+        return core_schema.no_info_before_validator_function(check, chosen)
+
+
+Message: TypeAlias = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage, _ByRole()]
 """Any message. `role` distinguishes the kinds, in Python and in stored JSON."""
 _MESSAGES: Final = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
