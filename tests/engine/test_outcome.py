@@ -176,7 +176,7 @@ def test_command_that_names_a_function_is_refused_with_a_hint() -> None:
     run = engine("a", [(START, "a")])
     (task,) = drive(run).tasks
     run.report(task, 1, Command(goto=other))  # type: ignore[arg-type]
-    with pytest.raises(GraphrtError, match="names the function other"):
+    with pytest.raises(GraphrtError, match="names a node that does not exist: the function other"):
         drive(run)
 
 

@@ -28,7 +28,6 @@ from graphrt.errors._codes.nodes import (
     DIFFERENT_GOTOS,
     ROUTER_FAILED,
     SEND_WITHOUT_CONTEXT,
-    TARGET_IS_A_FUNCTION,
     UNDECLARED_GOTO,
     UNDECLARED_HAND_OVER,
     UNKNOWN_ROUTE,
@@ -471,8 +470,14 @@ class Router:
             )
         if callable(item):
             name = getattr(item, "__name__", type(item).__name__)
-            return TARGET_IS_A_FUNCTION(
-                who=what, function=name, known_nodes=nodes, node=source, target=target, where=where
+            return UNKNOWN_TARGET(
+                who=what,
+                target_text=f"the function {name}()",
+                known_nodes=nodes,
+                node=source,
+                target=target,
+                where=where,
+                fix=f"Use the node's name, {name!r}, or what @g.node returned.",
             )
         return UNKNOWN_TARGET(
             who=what,

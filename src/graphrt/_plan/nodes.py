@@ -26,7 +26,6 @@ from graphrt.errors._codes.findings import (
     COMMAND_OF_TARGETS,
     NESTED_UPDATES,
     UNKNOWN_READ,
-    UNKNOWN_SOURCE,
     UNKNOWN_WRITE,
     UNTRACKED_LEAK,
     WRITES_BESIDE_STATE_REDUCER,
@@ -212,10 +211,10 @@ def unknown_sources(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
     for option, mapping, source in (("input", node.policy.input, state), ("output", node.policy.output, inner)):
         for name in mapping.values() if is_mapping(mapping) else ():
             if not isinstance(name, str) or name not in source.fields:
-                yield UNKNOWN_SOURCE(
-                    option=option,
+                yield UNKNOWN_READ(
+                    reader=f"{option}= of node {node.name!r}",
                     name=short(name),
-                    cls=source.cls.__name__,
+                    of=source.cls.__name__,
                     fields=source.fields,
                     node=str(node.name),
                     where=node.where,
@@ -308,4 +307,12 @@ def unknown_reads(
         if name in state.fields or name in computed:
             continue
         guess = closest(name, state.fields)
-        yield UNKNOWN_READ(reader=reader, name=short(name), fields=state.fields, node=node, where=where, guess=guess)
+        yield UNKNOWN_READ(
+            reader=reader,
+            name=short(name),
+            of="the state",
+            fields=state.fields,
+            node=node,
+            where=where,
+            guess=guess,
+        )

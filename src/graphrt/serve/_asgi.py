@@ -43,7 +43,6 @@ from graphrt.errors._codes.serving import (
     BAD_REQUEST_PART,
     BODY_TOO_SLOW,
     FORBIDDEN,
-    REFUSED_CALLER,
     REQUEST_TOO_LARGE,
     SERVER_STOPPING,
     TOO_MANY_REQUESTS,
@@ -377,7 +376,7 @@ class Application:
             if error.status_code == 401:
                 raise UNAUTHENTICATED() from None
             if error.status_code == 403:
-                raise REFUSED_CALLER() from None
+                raise FORBIDDEN(right="make this request") from None
             raise RuntimeError("authorize= raised an HTTPException") from error
         if caller is None:
             raise UNAUTHENTICATED()

@@ -47,7 +47,6 @@ from graphrt.errors._codes.stores import (
     CANNOT_OPEN_FILE,
     CANNOT_WRITE_FILE,
     FILE_NOT_OPEN,
-    NO_FOLDER,
     PATH_EXISTS,
     STORE_NEWER,
     STORE_OLDER,
@@ -301,7 +300,7 @@ def _folder(target: Path) -> str:
         InputError: There is no such folder (`bad-path`).
     """
     if not target.parent.is_dir():
-        raise NO_FOLDER(folder=str(target.parent))
+        raise CANNOT_WRITE_FILE(file=str(target), reason="there is no such folder")
     return str(target.parent)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphrt.errors import AgentLimitError, CheckError, InputError, ToolError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.models import BAD_RESPONSE
-from graphrt.errors._codes.tools import TOOL_ARGUMENTS, TOOL_FAILED_BY_VALIDATOR, UNKNOWN_TOOL
+from graphrt.errors._codes.tools import TOOL_FAILED_BY_VALIDATOR, UNKNOWN_TOOL
 from graphrt.errors._error_code import ErrorCode
 
 NO_MODEL = ErrorCode(
@@ -82,8 +82,6 @@ TOOL_NOT_OFFERED = UNKNOWN_TOOL.variant(
     fix='Offer it, or use unknown_tool="return", which lets the model correct itself.',
 )
 
-ARGUMENTS_NOT_AN_OBJECT = TOOL_ARGUMENTS.variant("The arguments are not a JSON object: {error}.")
-
 TOOL_TIMEOUT = ErrorCode(
     "tool-timeout",
     ToolError,
@@ -141,13 +139,9 @@ GRAPH_NOT_ENDED = ErrorCode(
 COMPACTION_BOUND = ErrorCode(
     "compaction-bound",
     AgentLimitError,
-    "Agent {name!r} cannot shorten its request to {limit:count token}: instructions, tools and new messages need {needed}.",
+    "Agent {name!r} cannot shorten its request to {limit:count token}: instructions, tools and {rest} need {needed}.",
     fix="Raise Compaction(tokens=...), or send less: shorter tool results, instructions or messages.",
     where="agent {name!r}",
-)
-CHOSEN_MESSAGES_TOO_LONG = COMPACTION_BOUND.variant(
-    "Agent {name!r} may send {limit:count token}: what Compaction(using=...) returned, instructions and tools need {needed}.",
-    fix="Return fewer or shorter messages, or raise Compaction(tokens=...).",
 )
 
 INPUT_REFUSED = ErrorCode(

@@ -219,10 +219,7 @@ TOOL_STATE_IN_NODE = Finding(
 )
 
 UNKNOWN_READ = Finding(
-    "unknown-read", "{reader} reads {name}, which is not a field of the state.", fix="Known: {fields:names}."
-)
-UNKNOWN_SOURCE = UNKNOWN_READ.variant(
-    "{option}= of node {node!r} reads {name}, which is not a field of {cls}.", fix="Known: {fields:names}."
+    "unknown-read", "{reader} reads {name}, which is not a field of {of}.", fix="Known: {fields:names}."
 )
 
 DELETED_SOURCE = Finding(

@@ -74,11 +74,6 @@ UNKNOWN_TARGET = ErrorCode(
     known="nodes {known_nodes:names}",
     fix="Name a node of the graph.",
 )
-TARGET_IS_A_FUNCTION = UNKNOWN_TARGET.variant(
-    "{who} names the function {function}(), which is not the function of a node.",
-    known="nodes {known_nodes:names}",
-    fix="Use the node's name, {function!r}, or what @g.node returned.",
-)
 
 REDUCER_FAILED = ErrorCode(
     "reducer-failed",

@@ -21,7 +21,6 @@ FOREIGN_REQUEST = FORBIDDEN.variant(
     "The request has {problem}.",
     fix="Call the server from this machine and from a page of its own, or allow more with --cors or --authorize.",
 )
-REFUSED_CALLER = FORBIDDEN.variant("The caller may not make this request.")
 UNKNOWN_PATH = ErrorCode(
     "unknown-path",
     InputError,

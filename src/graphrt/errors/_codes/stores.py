@@ -59,13 +59,13 @@ BAD_PATH = ErrorCode(
 FILE_NOT_OPEN = BAD_PATH.variant(
     "The file {file!r} is not open for {purpose} bytes.", fix="Open it with mode {mode!r}."
 )
-NO_FOLDER = BAD_PATH.variant("There is no folder {folder!r} for the file.", fix="Create the folder first.")
 CANNOT_OPEN_FILE = BAD_PATH.variant(
     "The file {file!r} cannot be opened: {reason}.",
     fix="Pass what export_thread() wrote, and make sure that this user may read it.",
 )
 CANNOT_WRITE_FILE = BAD_PATH.variant(
-    "The file {file!r} cannot be written: {reason}.", fix="Free some space, or pass a path that this user may write."
+    "The file {file!r} cannot be written: {reason}.",
+    fix="Pass a path in a folder that exists, where this user may write and there is room.",
 )
 
 PATH_EXISTS = ErrorCode(

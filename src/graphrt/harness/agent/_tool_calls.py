@@ -32,7 +32,6 @@ from graphrt.errors import (
     names,
 )
 from graphrt.errors._codes.agents import (
-    ARGUMENTS_NOT_AN_OBJECT,
     TOOL_FAILED,
     TOOL_NOT_OFFERED,
     TOOL_TIMEOUT,
@@ -48,6 +47,7 @@ from graphrt.harness.agent.checks import Retry
 from graphrt.harness.agent.events import ToolEnded, ToolStarted
 from graphrt.harness.agent.middleware import TOOL_RENAMED, LayerError, Middleware, around_tool
 from graphrt.harness.messages import Content, ToolCall, ToolMessage
+from graphrt.harness.tools._argument_errors import misfit
 from graphrt.harness.tools.protocol import Tool, ToolContext
 from graphrt.harness.tools.results import ToolCommandError, to_outcome, to_result
 
@@ -216,7 +216,7 @@ class Tooling:
             return Done(text=f"There is no tool {call.name!r}.{hint} The tools are: {known}.", error=True)
         try:
             if call.error is not None:
-                raise ARGUMENTS_NOT_AN_OBJECT(error=call.error, tool=call.name)
+                raise misfit(call.name, [f"they are not a JSON object: {call.error}"])
             arguments = tool.check(call.arguments)
         except ToolArgumentsError as error:
             refusal = self.refuse(call, error.what) if self.refuse is not None and call.error is None else None
@@ -511,7 +511,7 @@ def _changed(ready: Ready, call: ToolCall) -> Mapping[str, Any]:
     if call.name != ready.call.name:
         raise TOOL_RENAMED(first=ready.call.name, value=call.name)
     if call.error is not None:
-        raise ARGUMENTS_NOT_AN_OBJECT(error=call.error, tool=call.name)
+        raise misfit(call.name, [f"they are not a JSON object: {call.error}"])
     return ready.tool.check(call.arguments)
 
 

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias, final
 
 from graphrt._ambient import inside
 from graphrt._arguments import checked_function, checked_type, number_problem
-from graphrt.errors._codes.agents import CHOSEN_MESSAGES_TOO_LONG, COMPACTION_BOUND
+from graphrt.errors._codes.agents import COMPACTION_BOUND
 from graphrt.errors._codes.arguments import ARGUMENTS_EXCLUDE_EACH_OTHER, BAD_LIMITS, WRONG_RETURN_VALUE
 from graphrt.harness.agent._host import Place
 from graphrt.harness.budget._admission import tokens_of
@@ -246,7 +246,10 @@ class Compactor:
         if cut is None:
             last = replace(omitted, messages=starts[-1] if starts else omitted.messages, summary="")
             needed = self._size(request, head, conversation, last) + room
-            raise COMPACTION_BOUND(name=self._agent, limit=self._bound, needed=needed, messages=request.messages)
+            rest = "new messages"
+            raise COMPACTION_BOUND(
+                name=self._agent, limit=self._bound, rest=rest, needed=needed, messages=request.messages
+            )
         return cut
 
     async def _summary(self, omitted: LeftOut, messages: Sequence[Message], request: ModelRequest) -> str:
@@ -297,8 +300,9 @@ class Compactor:
         shortened = replace(request, messages=(*head, *(_bare(message, result=True) for message in messages)))
         needed = tokens_of(shortened, self._profile)
         if needed > self._bound:
-            raise CHOSEN_MESSAGES_TOO_LONG(
-                name=self._agent, limit=self._bound, needed=needed, messages=request.messages
+            rest = "what Compaction(using=...) returned"
+            raise COMPACTION_BOUND(
+                name=self._agent, limit=self._bound, rest=rest, needed=needed, messages=request.messages
             )
         self._request = shortened
         return shortened
