@@ -76,6 +76,7 @@ def damaged(data: bytes, code: str = "damaged-value", codec: Codec = CODEC) -> S
         b'{"$t":"datetime","v":"2024-01-01T00:00:00","zone":"../../etc/passwd"}',
         b'{"$t":"datetime","v":"2024-01-01T00:00:00","zone":"Mars/Base"}',
         b'{"$t":"datetime","v":"2024-01-01T00:00:00","offset":99999999999999}',
+        b'{"$t":"datetime","v":"2024-01-01T00:00:00","zone":{"$t":"tuple","v":[]}}',
         b'{"$t":"datetime","v":"2024-01-01T00:00:00","fold":7}',
         b'{"$t":"datetime","v":"2024-01-01T00:00:00","more":7}',
         b'{"$t":"timedelta","v":[9999999999,0,0]}',

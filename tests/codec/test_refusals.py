@@ -113,7 +113,6 @@ def generator() -> Any:
         (StrangeNote(), "register_type(StrangeNote)"),
         (StrangeModelKind(x=1), "register_type(StrangeModelKind)"),
         (Liar(), "is an instance of Liar"),
-        (dt.datetime(2024, 1, 1, tzinfo=HouseZone()), "time zone of the class HouseZone"),
         (10**4300, "more than 4,300 characters"),
         (-(10**4299), "more than 4,300 characters"),
         (Send(3, 1), "not the name of a node"),  # type: ignore[arg-type]
@@ -352,6 +351,13 @@ def test_model_without_a_private_attribute_that_has_a_default_is_refused() -> No
     del model._seen
 
     assert "private attribute '_seen'" in refusal(model).why
+
+
+def test_time_zone_of_an_unknown_class_is_refused_with_its_path() -> None:
+    why = refusal({"when": dt.datetime(2024, 1, 1, tzinfo=HouseZone())})
+
+    assert why.path == "when.tzinfo"
+    assert "use datetime.timezone or zoneinfo.ZoneInfo, or call graphrt.stores.register_type(HouseZone, " in why.why
 
 
 def test_time_zone_without_a_name_is_refused() -> None:

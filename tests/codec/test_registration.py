@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import dataclasses
+import datetime as dt
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Generic, Literal, NamedTuple, NewType, Optional, TypedDict, TypeVar, Union
@@ -227,6 +228,24 @@ def test_class_of_the_library_can_be_registered_with_functions() -> None:
 
     codec = Codec()
     assert codec.load(codec.dump(ZoneInfo("UTC"))) is ZoneInfo("UTC")
+
+
+class HouseZone(dt.tzinfo):
+    def __init__(self, minutes: int) -> None:
+        self.minutes = minutes
+
+    def utcoffset(self, _when: dt.datetime | None) -> dt.timedelta:
+        return dt.timedelta(minutes=self.minutes)
+
+
+def test_registered_time_zone_is_stored_in_times() -> None:
+    register(HouseZone, encode=lambda zone: zone.minutes, decode=HouseZone)
+    when = dt.datetime(2024, 1, 1, tzinfo=HouseZone(90))
+
+    read = Codec().load(Codec().dump([when, when.timetz()]))
+
+    assert read == [when, when.timetz()]
+    assert [type(time.tzinfo) for time in read] == [HouseZone, HouseZone]
 
 
 def test_subclass_of_str_can_be_registered() -> None:

@@ -78,6 +78,8 @@ EXAMPLES = [
     dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=-5, seconds=1), "X")),
     dt.time(1, 2, 3, 4, fold=1),
     dt.time(1, 2, tzinfo=BERLIN),
+    pydantic.TypeAdapter(list[dt.datetime]).validate_python(["2024-01-01T00:00:00Z", "2024-01-01T00:00:00-05:30"]),
+    pydantic.TypeAdapter(dt.time).validate_python("01:02:00+02:00"),
     dt.date.max,
     dt.timedelta.min,
     Decimal("-0"),

@@ -133,13 +133,15 @@ def _decode_range(_reader: Reader, node: dict[str, Any], _depth: int) -> range:
 # -- times -------------------------------------------------------------------------------------------------------
 
 
-def _zone_to_data(zone: Any) -> dict[str, Any]:
+def _zone_to_data(writer: Writer, zone: Any, depth: int) -> dict[str, Any]:
     """Return the keys that describe a time zone: {} for None; "zone", a name of the tz database; or "offset".
 
     The offset is in microseconds. The key "name" is added if the zone's name differs from the default for its offset.
+    For a zone of any other class, "zone" is its tagged object: pydantic gives times that it parses a `TzInfo`, and a
+    program may register a class.
 
     Raises:
-        NotStorable: The zone has no name by which it can be looked up, or its class belongs to another library.
+        NotStorable: The zone has no name by which it can be looked up, or its class is not known.
     """
     if zone is None:
         return {}
@@ -157,16 +159,21 @@ def _zone_to_data(zone: Any) -> dict[str, Any]:
         if key is None or _zone(key) is None:  # made by ZoneInfo.from_file()
             raise NotStorable("has a time zone that was read from a file: it has no name by which it is found again")
         return {"zone": key}
-    raise NotStorable(f"has a time zone of the class {type(zone).__name__}: use datetime.timezone or zoneinfo.ZoneInfo")
+    return {"zone": writer.at(".tzinfo", zone, depth + 1)}
 
 
-def _zone_from_data(node: dict[str, Any]) -> dt.tzinfo | None:
+def _zone_from_data(reader: Reader, node: dict[str, Any], depth: int) -> dt.tzinfo | None:
     """Return the time zone that the keys of *node* describe. The reverse of `_zone_to_data`.
 
     Raises:
-        DamagedError: The zone is not installed, or a name is not text.
+        DamagedError: The zone is not installed, a name is not text, or a tagged object is not a time zone.
     """
     if "zone" in node:
+        if node["zone"].__class__ is dict:
+            zone = reader.value(node["zone"], depth + 1)
+            if not isinstance(zone, dt.tzinfo):
+                raise DamagedError(f"a time has {type(zone).__name__} in place of a time zone")
+            return zone
         zone = _zone(text_of(node["zone"]))
         if zone is None:
             raise DamagedError(f"the time zone {node['zone']!r} is not installed on this machine")
@@ -212,18 +219,18 @@ def _clock(tag: str, cls: Any) -> tuple[Encoder, Decoder]:
         data: dict[str, Any] = {TAG: tag, "v": (value.replace(tzinfo=None) if zone else value).isoformat()}
         if value.fold:  # the second of two equal local times when clocks are set back
             data["fold"] = 1
-        for key, item in _zone_to_data(zone).items():
+        for key, item in _zone_to_data(writer, zone, depth).items():
             # Encoded by the walk, because the name of a zone may contain lone surrogates.
-            data[key] = writer.at("", item, depth)
+            data[key] = item if item.__class__ is dict else writer.at("", item, depth)
         return data
 
-    def decode(_reader: Reader, node: dict[str, Any], _depth: int) -> Any:
+    def decode(reader: Reader, node: dict[str, Any], depth: int) -> Any:
         if not node.keys() <= _TIME_KEYS:  # instead of `only`, because the keys of a zone are allowed
             raise DamagedError(f"{sorted(node)!r} are not the keys of a time")
         value = cls.fromisoformat(text_of(node["v"]))
         if value.tzinfo is not None:
             raise DamagedError("a zone stands beside the time, not in its text")
-        return value.replace(fold=node.get("fold", 0), tzinfo=_zone_from_data(node))
+        return value.replace(fold=node.get("fold", 0), tzinfo=_zone_from_data(reader, node, depth))
 
     return encode, decode
 

@@ -92,7 +92,7 @@ def own_by_class(cls: Any) -> Entry | None:
     name: str = cls.__qualname__
     for library in _LIBRARIES:
         # Cheap tests first, because `load` imports modules.
-        if name in library.names and cls.__module__.startswith(f"{library.prefix}.") and library.load(name) is cls:
+        if name in library.names and cls.__module__.startswith(library.prefix) and library.load(name) is cls:
             return library.entry(cls, f"{library.prefix}:{name}")
     return None
 

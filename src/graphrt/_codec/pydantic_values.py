@@ -1,4 +1,4 @@
-"""Entries of pydantic's own value classes: URLs, DSNs, `NameEmail` and `ByteSize`. Any value may contain them.
+"""Entries of pydantic's own value classes: URLs, DSNs, `NameEmail`, `ByteSize` and `TzInfo`. Any value may contain them.
 
 A URL is stored as its text, and its class validates the text when it is read. Classes that a program derives from
 `AnyUrl` are stored in the same way if an annotation leads to them. Tags have the prefix `pydantic:`, so that a user
@@ -39,6 +39,7 @@ PYDANTIC_NAMES: Final = frozenset(
         "SnowflakeDsn",
         "ByteSize",
         "NameEmail",
+        "TzInfo",
     ]
 )
 
@@ -52,6 +53,10 @@ def is_url(cls: Any) -> bool:
 
 def pydantic_class(name: str) -> Any:
     """Return pydantic's class *name*, one of `PYDANTIC_NAMES`; None if this version of pydantic does not have it."""
+    if name == "TzInfo":  # the time zone of a time that pydantic has parsed from a text with an offset
+        import pydantic_core
+
+        return pydantic_core.TzInfo
     import pydantic  # loaded on demand: it takes 10 ms, and most states do not need it
 
     return getattr(pydantic, name, None)
@@ -63,6 +68,8 @@ def pydantic_entry(cls: Any, tag: str) -> Entry:
         return _made_of(cls, tag, int, cls)
     if cls.__qualname__ == "NameEmail":
         return _made_of(cls, tag, lambda value: [value.name, value.email], lambda parts: cls(*parts))
+    if cls.__qualname__ == "TzInfo":  # of whole seconds
+        return _made_of(cls, tag, lambda zone: int(zone.utcoffset(None).total_seconds()), cls)
     return url_entry(cls, tag)
 
 

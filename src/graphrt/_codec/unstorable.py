@@ -14,6 +14,7 @@ import types
 import typing
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from datetime import tzinfo
 from enum import Enum
 from typing import Annotated, Any, Final
 
@@ -102,6 +103,8 @@ def _remedy(cls: Any, name: str) -> str:
     if entry_of(cls, name) is not None:  # its fields or members define how it is stored
         return f"use {name} in the annotation of a field, or call graphrt.stores.register_type({name})"
     register = f"call graphrt.stores.register_type({name}, encode=..., decode=...)"
+    if issubclass(cls, tzinfo):
+        return f"use datetime.timezone or zoneinfo.ZoneInfo, or {register}"
     base = _built_in(cls)
     plain = base.__name__ if base else next((to for kind, to in _PLAIN.items() if issubclass(cls, kind)), None)
     return f"store {plain}(it), or {register}" if plain else register
