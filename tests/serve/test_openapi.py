@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from pydantic import BaseModel
 
-from graphrt import Runtime
+from graphrt import END, START, GraphBuilder, Runtime
 from graphrt.serve import anyone, app
 from graphrt.serve._verbs import VERBS
 
@@ -42,6 +44,18 @@ def test_input_and_state_have_the_classes_of_the_graph(document):
     assert start["properties"]["input"] == {"$ref": "#/components/schemas/papers.Input"}
     assert parts["papers.Input"]["required"] == ["topic"]
     assert set(parts["papers.State"]["properties"]) == {"topic", "notes", "approved"}
+
+
+def test_default_that_json_lacks_is_a_text():
+    class Score(BaseModel):
+        mean: float = math.nan
+
+    g = GraphBuilder(Score, name="scores")
+    g.add_node("rate", lambda state: None)
+    g.add_sequence([START, "rate", END])
+    document = app(Runtime(g.compile(), store="memory:"), authorize=anyone).openapi()
+
+    assert document["components"]["schemas"]["scores.State"]["properties"]["mean"]["default"] == "NaN"
 
 
 def test_documents_match_their_schemas(served):

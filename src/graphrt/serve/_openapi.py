@@ -18,6 +18,7 @@ from graphrt.serve import _bodies
 from graphrt.serve._problems import MEDIA_TYPE
 from graphrt.serve._verbs import STARTED, STATE, VERBS, Verb
 from graphrt.wires import document_schemas as schemas
+from graphrt.wires.plain_data import plain
 
 PROBLEM: Final = schemas.object_of(
     {
@@ -94,7 +95,8 @@ def _schema(graph: str, role: str, cls: Any, mode: Any, parts: dict[str, Any]) -
     """
     prefix = "".join(char if char.isalnum() or char in "._-" else "_" for char in graph)
     try:
-        schema = TypeAdapter(cls).json_schema(mode=mode, ref_template=f"#/components/schemas/{prefix}.{role}.{{model}}")
+        template = f"#/components/schemas/{prefix}.{role}.{{model}}"
+        schema = plain(TypeAdapter(cls).json_schema(mode=mode, ref_template=template))  # a default may be NaN
     except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUndefinedAnnotation):
         schema = {}
     for name, definition in schema.pop("$defs", {}).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields
+from math import isfinite, isnan
 from typing import Any, cast
 
 from graphrt._display import OUTLINES, brief, fields_of
@@ -27,9 +28,24 @@ def plain(value: Any) -> Any:
     from pydantic_core import to_jsonable_python
 
     try:
-        return to_jsonable_python(value, fallback=brief, bytes_mode="base64", inf_nan_mode="strings", context=OUTLINES)
+        return _finite(to_jsonable_python(value, fallback=brief, bytes_mode="base64", context=OUTLINES))
     except (ValueError, TypeError, RecursionError):  # a lone surrogate, a key that is not a text, or a reference cycle
         return _piecewise(value)
+
+
+def _finite(data: Any) -> Any:
+    """Return JSON data with "NaN", "Infinity" and "-Infinity" for those numbers, as pydantic reads them.
+
+    `inf_nan_mode="strings"` of `to_jsonable_python` leaves them as numbers (in pydantic-core 2.41 to 2.50).
+    """
+    items: Any = data
+    if isinstance(data, float):
+        return data if isfinite(data) else "NaN" if isnan(data) else "Infinity" if data > 0 else "-Infinity"
+    if isinstance(data, list):
+        return [_finite(item) for item in items]
+    if isinstance(data, dict):
+        return {name: _finite(item) for name, item in items.items()}
+    return data
 
 
 def _piecewise(value: Any, depth: int = 0) -> Any:
