@@ -193,6 +193,33 @@ def test_tool_may_raise_retry_under_any_policy() -> None:
     assert heard(model.asked[1])[-1] == "tool: 1 is too small"
 
 
+class Unexplained(Retry):
+    def __init__(self) -> None:
+        """Set no reason."""
+
+
+@pytest.mark.parametrize("refusal", [lambda: Retry(None), lambda: Retry(""), lambda: Retry(3), Unexplained])  # pyright: ignore[reportArgumentType] - the wrong reasons
+@pytest.mark.parametrize("option", ["check", "input_check"])
+def test_check_that_refuses_without_a_reason_does_not_pass(option: str, refusal: Any) -> None:
+    def refuse(text: str) -> None:
+        raise refusal()
+
+    checks: dict[str, Any] = {option: refuse}
+    with pytest.raises(InputError, match="The reason of a Retry cannot be"):
+        run(Agent(Model("a"), **checks))
+
+
+def test_tool_that_refuses_without_a_reason_fails() -> None:
+    @tool
+    async def look(x: int) -> str:
+        raise Retry(None)  # type: ignore[arg-type]  # the wrong reason
+
+    model = Model(says(call("look", x=1)), "done")
+    run(Agent(model, tools=[look]))
+
+    assert heard(model.asked[1])[-1] == "tool: InputError: The reason of a Retry cannot be None."
+
+
 @pytest.mark.parametrize("wrong", [3, "polite", Sum, lambda: None, [positive, 3]])
 def test_value_that_is_not_a_check_is_refused(wrong: Any) -> None:
     with pytest.raises(InputError):

@@ -43,7 +43,7 @@ from graphrt.errors._codes.threads import INTERRUPT_NEEDS_THREAD
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._host import Composed, Place, Question, number
 from graphrt.harness.agent._long_results import LongResults
-from graphrt.harness.agent.checks import Retry
+from graphrt.harness.agent.checks import Retry, reason_of
 from graphrt.harness.agent.events import ToolEnded, ToolStarted
 from graphrt.harness.agent.middleware import TOOL_RENAMED, LayerError, Middleware, around_tool
 from graphrt.harness.messages import Content, ToolCall, ToolMessage
@@ -385,7 +385,7 @@ class Tooling:
         except _PASSING:
             raise
         except Retry as retry:  # regardless of the tool's policy: the tool wants the model to see it
-            outcome = Done(text=retry.why, error=True)
+            outcome = Done(text=reason_of(retry), error=True)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

@@ -31,12 +31,34 @@ class Retry(Exception):  # noqa: N818 - it asks for something, as the user of it
     """Raised by a check or a tool: the model gets the reason, and may try again within the limits of the agent.
 
     Args:
-        why: What is wrong, written for the model.
+        why: What is wrong, written for the model: not empty.
+
+    Raises:
+        InputError: *why* is not such a text (`input`).
     """
 
     def __init__(self, why: str, /) -> None:
         super().__init__(why)
-        self.why: Final = why
+        self.why: Final = _reason(why)
+
+
+def reason_of(retry: Retry) -> str:
+    """Return the reason of *retry*, which a subclass may have set itself or not at all.
+
+    Raises:
+        InputError: It is not a non-empty text: None would read as if nothing were refused (`input`).
+    """
+    return _reason(getattr(retry, "why", None))
+
+
+def _reason(why: Any) -> str:
+    if not isinstance(why, str) or not why.strip():
+        raise INVALID_ARGUMENT(
+            argument="The reason of a Retry",
+            value=why,
+            wanted='a text that says what is wrong, such as Retry("Leave out the name.")',
+        )
+    return why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +196,7 @@ class Checks:
                 with inside(agent=inner):
                     returned = await invoke(check.fn, (value, context) if check.takes_context else (value,), {})
             except Retry as retry:
-                return ToolResult(text=retry.why, error=True)
+                return ToolResult(text=reason_of(retry), error=True)
             if returned is not None:
                 raise WRONG_RETURN_VALUE(
                     function=f"Check {check.name!r}",
