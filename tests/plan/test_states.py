@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import typing
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
 import pydantic
 import pytest
 import typing_extensions as te
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, PrivateAttr
 
 from graphrt import InputError, reducers
 from graphrt._plan.fields import ABSENT
@@ -420,6 +420,38 @@ def test_an_instance_without_all_attributes_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         initial(Model, Model.model_construct(text="a", calls=3).model_copy(update={}).__class__.__new__(Model))
     assert caught.value.code in ("missing-field", "bad-input")
+
+
+def test_values_that_pydantic_validated_are_not_converted_a_second_time() -> None:
+    class Price(BaseModel):
+        cents: Annotated[int, AfterValidator(lambda euros: euros * 100)] = 0
+        parts: pydantic.Json[list[int]] = pydantic.Field(default_factory=list)
+        unchecked_default: int = cast("int", None)
+
+    price = Price.model_validate({"cents": 5, "parts": "[1]"})
+
+    assert initial(Price, price) == {"cents": 500, "parts": [1], "unchecked_default": None}
+
+
+def test_values_assigned_to_an_instance_are_checked() -> None:
+    changed = Model(text="a")
+    changed.notes.append(cast("str", 1))
+
+    with pytest.raises(InputError, match="Input should be a valid string, got 1"):
+        initial(Model, changed)
+
+
+def test_fields_that_only_a_subclass_of_the_state_has_are_refused() -> None:
+    class More(Model):
+        urgent: bool = False
+
+    @dataclasses.dataclass
+    class MoreData(Data):
+        urgent: bool = False
+
+    for cls, instance in ((Model, More(text="a")), (Data, MoreData("a"))):
+        with pytest.raises(InputError, match="not a field of the state: 'urgent'"):
+            initial(cls, instance)
 
 
 def test_validator_that_raises_another_error_is_an_input_error() -> None:

@@ -174,6 +174,21 @@ def test_only_set_fields_of_a_model_are_the_update(face: Face) -> None:
     assert (state.x, state.y, state.n) == (1, 2, 5)
 
 
+def test_an_instance_for_a_finished_thread_is_not_converted_again_and_loses_no_field(face: Face) -> None:
+    class Price(pydantic.BaseModel):
+        cents: Annotated[int, pydantic.AfterValidator(lambda euros: euros * 100)] = 0
+
+    class More(Price):
+        urgent: bool = False
+
+    runtime = Runtime(sequence(("a", lambda s: None), state=Price), store="memory:")
+    face.run(runtime, {}, thread="t")
+
+    assert face.run(runtime, Price(cents=5), thread="t").state.cents == 500
+    with pytest.raises(InputError, match="not a field of the state: 'urgent'"):
+        face.run(runtime, More(urgent=True), thread="t")
+
+
 @pytest.mark.parametrize("given", [{"nope": 1}, {"notes": 3}, 7, None], ids=repr)
 def test_bad_input_leaves_a_finished_thread_unchanged(face: Face, kind: str, given: Any) -> None:
     runtime = Runtime(sequence(("a", note("a")), state=general(kind)), store="memory:")

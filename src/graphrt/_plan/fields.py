@@ -85,6 +85,7 @@ class Field:
         "redacted",
         "reduce",
         "reducer_name",
+        "repeatable",
         "required",
         "untracked",
         "update_hint",
@@ -101,6 +102,8 @@ class Field:
 
         It differs from `check` if the reducer's second parameter or the graph's Update class declares another type.
         """
+        self.repeatable: bool = True
+        """False if `check_whole` may change or reject a value that pydantic validated before."""
         self.reduce: Callable[[Any, Any], Any] = reducers.overwrite
         """The reducer: `(current, incoming) -> new`."""
         self.kind: int = LAST

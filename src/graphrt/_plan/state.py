@@ -117,7 +117,7 @@ class StateSchema:
         """
         read_marks(field, metadata, self.problems)
         whole = checks.of(field.annotation, field.name)
-        field.check_whole = whole.check
+        field.check_whole, field.repeatable = whole.check, whole.repeatable
         declared = incoming_hint(field.reduce, checks.localns) if field.aggregates else hints.UNRESOLVED
         if declared is hints.UNRESOLVED:
             field.settle(whole, field.annotation)
@@ -234,15 +234,47 @@ class StateSchema:
         return values
 
     def _initial_instance(self, instance: Any, where: str | Place) -> Values:
-        """Return the values of a state instance, checking each, since assignments may not have been checked."""
-        values = {name: getattr(instance, name) for name in self.fields if hasattr(instance, name)}
+        """Return the values of a state instance, checking those that assignments may have made invalid."""
+        values = self.values_of(instance)
+        more = {name: values.pop(name) for name in [*values] if name not in self.fields}
+        self.refuse_unknown(more, where)
         missing = [name for name in self.fields if name not in values]
         if missing:  # the instance was made by model_construct() or object.__new__
             raise self._missing(missing, where)
-        extra: Mapping[str, Any] | None = getattr(instance, "__pydantic_extra__", None)
-        checked = self._check_all(values, where)
+        kept = {n: own(values[n]) for n in self.validated(values) if not is_marker(values[n])}
+        checked = self._check_all({name: value for name, value in values.items() if name not in kept}, where)
+        result = {name: kept[name] if name in kept else checked[name] for name in self.fields}
         # EXTRA is the key for values that a model with extra="allow" received in addition to its fields.
-        return {**checked, EXTRA: own(dict(extra))} if extra else checked
+        return {**result, EXTRA: own(more)} if more else result
+
+    @staticmethod
+    def values_of(instance: Any, *, set_only: bool = False) -> Values:
+        """Return the values of a model or dataclass instance by field, also those that only a subclass declares.
+
+        Args:
+            set_only: Only the fields that were set when a pydantic model was made or later. For a dataclass, all.
+        """
+        if not isinstance(instance, BaseModel):
+            specs = dataclasses.fields(instance)
+            return {spec.name: getattr(instance, spec.name) for spec in specs if hasattr(instance, spec.name)}
+        names = [n for n in type(instance).__pydantic_fields__ if not set_only or n in instance.model_fields_set]
+        extra: Mapping[str, Any] = getattr(instance, "__pydantic_extra__", None) or {}
+        return {**{name: getattr(instance, name) for name in names if hasattr(instance, name)}, **extra}
+
+    def validated(self, values: Mapping[str, Any]) -> frozenset[str]:
+        """Return the fields of a state instance with *values* that are not checked again, since that could change them.
+
+        Pydantic validated the values when the instance was made, and never validates static defaults. Other fields are
+        checked again, because assigned values and changes in place have not been.
+        """
+        infos: Mapping[str, FieldInfo] | None = getattr(self.cls, "__pydantic_fields__", None)
+        if infos is None:  # a dataclass without pydantic, which validates nothing
+            return frozenset()
+        return frozenset(
+            name
+            for name, field in self.fields.items()
+            if name in values and (not field.repeatable or values[name] is infos[name].default)
+        )
 
     def _initial_pydantic(self, input_values: Mapping[str, Any], where: str | Place) -> Values:
         """Return the initial values from a mapping, for a model: pydantic checks them and fills in defaults."""

@@ -95,13 +95,19 @@ class StateReducer:
         if state.kind == "typeddict":
             if not is_mapping(new_state):
                 raise NotAStateError(f"returned {a_type(new_state)}, not a state, which is a mapping")
-            unknown = [name for name in new_state if name not in state.fields]
-            if unknown:
-                raise NotAStateError(f"returned a state with {names(unknown)}, which it does not declare")
+            self._refuse_unknown(new_state)
             return new_state
         if not isinstance(new_state, state.cls):
             raise NotAStateError(f"returned {a_type(new_state)}, not an instance of {state.cls.__name__}")
+        if type(new_state) is not state.cls:
+            self._refuse_unknown(state.values_of(new_state))
         attributes: Mapping[str, Any] | None = getattr(new_state, "__dict__", None)
         if attributes is not None and attributes.keys() >= state.fields.keys():
             return attributes
         return {name: getattr(new_state, name) for name in state.fields if hasattr(new_state, name)}  # slots
+
+    def _refuse_unknown(self, new_state: Mapping[str, Any]) -> None:
+        """Reject a state with keys, or fields of a subclass, that the state class does not have."""
+        unknown = [name for name in new_state if name not in self.state.fields]
+        if unknown:
+            raise NotAStateError(f"returned a state with {names(unknown)}, which it does not declare")

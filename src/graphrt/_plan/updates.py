@@ -253,7 +253,7 @@ class UpdateSchema:
         if is_mapping(returned):
             values = returned
         elif self.state.kind != "typeddict" and isinstance(returned, self.state.cls):
-            values = {name: getattr(returned, name) for name in fields if hasattr(returned, name)}
+            values = self.state.values_of(returned)
         else:
             return None
         full: dict[str, Any] = {}

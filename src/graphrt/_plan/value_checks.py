@@ -14,9 +14,9 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import annotated_types
 import typing_extensions as te
@@ -40,6 +40,8 @@ class Checked(NamedTuple):
     check: Check
     exact: Any = None
     """Class whose instances pass `check` unchanged, so that the call can be skipped; None if no class does."""
+    repeatable: bool = True
+    """False if a second check of a value may change or reject it, because the type runs functions or parses JSON."""
 
 
 class NotPlainError(ValueError):
@@ -121,11 +123,45 @@ def checker(hint: Any, config: Mapping[str, Any] | None = None, localns: Mapping
         return Checked(check_anything)
     # An arbitrary class is checked with isinstance(); pydantic would refuse it as the type of a field.
     options = {"arbitrary_types_allowed": True, **(config or {})}
-    check: Check = adapter_of(portable(hint, localns), options).validator.validate_python
+    adapter = adapter_of(portable(hint, localns), options)
+    check: Check = adapter.validator.validate_python
+    repeatable = _is_repeatable(adapter.core_schema)
     if not _refuses_markers(hint):  # else the compiled validator does it, without a Python call around it
-        return Checked(_guarded(check))
+        return Checked(_guarded(check), repeatable=repeatable)
     # An exact class only for a type without constraints, since these could reject or change a value.
-    return Checked(check, base if unconstrained and _passes_unchanged(base, options) else None)
+    return Checked(check, base if unconstrained and _passes_unchanged(base, options) else None, repeatable)
+
+
+def _is_repeatable(schema: Any) -> bool:
+    """Return True if *schema*, of pydantic-core or a part of one, accepts each value that it has validated, unchanged.
+
+    That is not certain of a schema that calls functions, such as an AfterValidator, or parses JSON. Pydantic's internal
+    functions, for instance for paths, accept what they return. Instances of models and dataclasses pass as they are.
+    """
+    if isinstance(schema, (list, tuple)):
+        parts = cast("Sequence[Any]", schema)
+        return all(map(_is_repeatable, parts))
+    if not isinstance(schema, dict):
+        return True
+    node = cast("dict[str, Any]", schema)
+    match node.get("type"):
+        case "json":
+            return False
+        case "function-before" | "function-after" | "function-wrap" | "function-plain":
+            function = node["function"]["function"]
+            module = getattr(getattr(function, "func", function), "__module__", None)  # `func`: of a partial
+            if not str(module).startswith("pydantic._internal."):
+                return False
+        case "model" | "dataclass" if (node.get("config") or {}).get("revalidate_instances") != "always":
+            return True
+        case _:
+            pass
+    return all(_is_repeatable(part) for key, part in node.items() if key not in ("metadata", "serialization"))
+
+
+def _revalidates(config: Mapping[str, Any] | None) -> bool:
+    """Return True if a class with this pydantic *config* validates instances again."""
+    return config is not None and config.get("revalidate_instances", "never") != "never"
 
 
 def _passes_unchanged(base: Any, options: Mapping[str, Any]) -> bool:

@@ -25,6 +25,7 @@ from graphrt._journal import batch, leases
 from graphrt._plan.fields import describe, own
 from graphrt._plan.state import explain
 from graphrt._plan.state_reducer import WHOLE
+from graphrt._plan.value_checks import is_marker
 from graphrt._runs import listeners, loading
 from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.arguments import check_size, size_of
@@ -429,9 +430,10 @@ def checked_update(engine: Engine, input_: Any, *, what: str = "The input of a f
     if plan.update.whole is not None:
         return _checked_whole(engine, input_, what)
     entries: Any = input_
+    validated: frozenset[str] = frozenset()
     if plan.state.kind != "typeddict" and isinstance(input_, plan.state.cls):
-        written = getattr(input_, "model_fields_set", None)
-        entries = {name: getattr(input_, name) for name in plan.state.fields if written is None or name in written}
+        entries = plan.state.values_of(input_, set_only=True)
+        validated = plan.state.validated(entries)
     if not is_mapping(entries):
         raise INPUT_OF_WRONG_KIND(
             who=what,
@@ -452,8 +454,12 @@ def checked_update(engine: Engine, input_: Any, *, what: str = "The input of a f
     checked: dict[str, Any] = {}
     for name, value in entries.items():
         try:
+            field = plan.state.fields[name]
+            if name in validated and field.check is field.check_whole and not is_marker(value):
+                checked[name] = own(value)
+                continue
             # "START": the name that errors give for the field's writer.
-            checked[name] = plan.update._check_one(plan.state.fields[name], own(value), "START", engine.where())
+            checked[name] = plan.update._check_one(field, own(value), "START", engine.where())
         except GraphrtError:
             raise
         except Exception as error:  # noqa: BLE001 - of a validator; `unquoted`: fields that errors must not quote (R16)
