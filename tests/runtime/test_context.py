@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,48 @@ def test_effect_of_a_value_is_refused_before_its_start_is_recorded(face: Face) -
 
     assert "ctx.effect('send', send, text)" in caught.value.fix
     assert "EffectStarted" not in [type(entry.event).__name__ for entry in runtime.entries("t")]
+
+
+class AsyncObject:
+    async def __call__(self, n: int) -> int:
+        return n + 1
+
+
+@pytest.mark.parametrize("fn", [AsyncObject(), partial(AsyncObject())])
+def test_effect_of_an_object_with_an_async_call_is_awaitable(face: Face, fn: Any) -> None:
+    async def node(state: Any, ctx: Any) -> Any:
+        return {"x": await ctx.effect("count", fn, 1)}
+
+    result = face.run(Runtime(sequence(("node", node)), store="memory:"), {}, thread="t")
+
+    assert get(result.state, "x") == 2
+
+
+@pytest.mark.parametrize("store", [None, "memory:"])
+@pytest.mark.parametrize("is_async", [True, False])
+def test_effect_of_a_function_that_returns_a_coroutine_is_refused(
+    face: Face, store: str | None, is_async: bool
+) -> None:
+    async def post(n: int) -> int:
+        return n
+
+    async def anode(state: Any, ctx: Any) -> Any:
+        return {"x": await ctx.effect("send", lambda: post(1))}
+
+    def node(state: Any, ctx: Any) -> Any:
+        return {"x": ctx.effect("send", lambda: post(1))}
+
+    runtime = Runtime(sequence(("node", anode if is_async else node)), store=store)
+    gc.collect()  # warnings of other tests come before
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InputError, match="returned a coroutine") as caught:
+            face.run(runtime, {}, thread="t" if store else None)
+        gc.collect()
+
+    assert ("await ctx.effect('send', post, ...)" if is_async else "ctx.call(ctx.effect, 'send', post, ...)") in (
+        caught.value.fix
+    )
 
 
 def test_effects_of_one_name_are_matched_in_order(face: Face) -> None:

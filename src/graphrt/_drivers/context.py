@@ -695,7 +695,8 @@ class Context(Attempt, Generic[D]):
             UpdateError: The result cannot be stored.
             NodeError: The outcome of a "once" effect is unknown and the answer was "fail" (`effect-unknown`); or the
                 arguments of a call changed and the answer was "fail" (`effect-changed`).
-            InputError: *fn* is not a function, *kind* is unknown, or *key* is not a string (`input`).
+            InputError: *fn* is not a function, or returned an awaitable without being async; *kind* is unknown, or
+                *key* is not a string (`input`).
             AuditError: The runtime redacts, and an argument could not be redacted.
         """
         self.heartbeat()  # checks that the attempt may act

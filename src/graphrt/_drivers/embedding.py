@@ -8,7 +8,6 @@ docs/glossary.md.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -22,11 +21,6 @@ Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]] | Awaitable[S
 
 A vector has 1 to 4,096 finite numbers. All vectors have the same length.
 """
-
-
-def is_async(embed: Embed) -> bool:
-    """Return whether *embed* is an async function, or an object with an async `__call__`."""
-    return inspect.iscoroutinefunction(embed) or inspect.iscoroutinefunction(getattr(embed, "__call__", None))  # noqa: B004
 
 
 def embedded(texts: list[str], returned: Any) -> list[dict[str, Any]]:

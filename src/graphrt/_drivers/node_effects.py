@@ -26,10 +26,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import FunctionType
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 from graphrt._ambient import inside
+from graphrt._arguments import is_async
 from graphrt._drivers.remembered_calls import Arguments, Call, RememberedCalls, shown
 from graphrt._drivers.run_services import RunServices
 from graphrt._drivers.written_memory import again, effect_writes
@@ -37,8 +37,8 @@ from graphrt._engine.emit_events import Logged
 from graphrt._engine.storability import check_storable
 from graphrt._engine.task import Task
 from graphrt._plan.fields import own
-from graphrt.errors import NodeError
-from graphrt.errors._codes.arguments import UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors import InputError, NodeError, brief
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.errors._codes.nodes import EFFECT_CHANGED, EFFECT_UNKNOWN
 from graphrt.events import MemoryWritten
 
@@ -149,7 +149,7 @@ def perform(
         kind: See the table at the top of the module.
 
     Raises:
-        InputError: *kind* is not known (`input`).
+        InputError: *kind* is not known, or *fn* is not async and returned an awaitable (`input`).
         NodeError: The outcome of a "once" effect is unknown, and it is not to run again (`effect-unknown`); or its
             arguments changed, and a person wants the node to fail (`effect-changed`).
         UpdateError: The result is not a storable value.
@@ -166,7 +166,7 @@ def perform(
             where=task.engine.where(task),
             boundary=True,
         )
-    if _is_async(fn):
+    if is_async(fn):
         return perform_async(context, services, task, call, fn, args, kind)
     key = call.key
     known, result = _known(context, services, task, call, kind)
@@ -190,6 +190,8 @@ def perform(
         with inside(recording=context, memory=writes):
             result = fn(*args)
         memory_writes = tuple(writes.items.values())
+    if hasattr(result.__class__, "__await__"):
+        raise _awaitable(task, call, result)
     context._check_kept()
     result = _take(task, call, result, memory_writes)  # the node continues with the record
     if kind != "pure":
@@ -197,14 +199,25 @@ def perform(
     return own(result)
 
 
-def _is_async(fn: Callable[..., Any]) -> bool:
-    """Return whether *fn* is async.
+def _awaitable(task: Task, call: Call, result: Any) -> InputError:
+    """Return the error for *result*, which has to be awaited, of a function that is not async.
 
-    Plain functions are tested by their flags: `inspect` took a tenth of a cheap effect.
+    It is not awaited here: a later execution returns the recorded result without calling the function, and could not
+    know whether the node awaits it.
     """
-    if fn.__class__ is not FunctionType or fn.__dict__:  # a wrapper, or a function that may be marked
-        return inspect.iscoroutinefunction(fn)
-    return bool(fn.__code__.co_flags & inspect.CO_COROUTINE)
+    name = call.key.rsplit("#", 1)[0]
+    inner, how = "send", f"returned {brief(result)}"
+    if inspect.iscoroutine(result):
+        result.close()  # else Python warns that it was never awaited
+        inner, how = result.__name__, "returned a coroutine"
+    verb = "await ctx.effect(" if task.node.is_async else "ctx.call(ctx.effect, "
+    return ARGUMENT_OUT_OF_BOUNDS(
+        problem=f"The function of ctx.effect({name!r}, ...) is not async, but {how}",
+        known=f"only an async function makes ctx.effect() awaitable, not one such as `lambda: {inner}()`",
+        wanted=f"an async function and its arguments: {verb}{name!r}, {inner}, ...)",
+        where=task.engine.where(task),
+        boundary=True,
+    )
 
 
 async def perform_async(

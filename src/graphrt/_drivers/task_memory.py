@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from graphrt import events
 from graphrt._ambient import surroundings
-from graphrt._arguments import is_number
-from graphrt._drivers.embedding import aembedded, embedded, is_async, vector_of
+from graphrt._arguments import is_async, is_number
+from graphrt._drivers.embedding import aembedded, embedded, vector_of
 from graphrt._drivers.written_memory import writes_here
 from graphrt._due_times import expiry
 from graphrt._engine.storability import check_storable

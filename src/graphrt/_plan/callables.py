@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any, NamedTuple, get_origin
 
+from graphrt._arguments import is_async
 from graphrt._plan.quoting import short
 
 # Bits of `co_flags`: inspect.CO_VARARGS (the function has `*args`), CO_GENERATOR, CO_COROUTINE and CO_ASYNC_GENERATOR.
@@ -44,18 +45,18 @@ def node_shape(fn: Any) -> Shape:
     if not callable(fn):
         return Shape(False, False, f"{short(fn)} cannot be called", _instead(fn))
     call = getattr(fn, "__call__", None)  # noqa: B004 - the method itself is wanted
-    is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)
+    awaited = is_async(fn)
     if any(inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function) for function in (fn, call)):
-        return Shape(False, is_async, "it is a generator: a node returns one update", _OF_GENERATOR)
+        return Shape(False, awaited, "it is a generator: a node returns one update", _OF_GENERATOR)
     try:
         parameters = list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):  # a builtin without a signature: called with the state alone
-        return Shape(False, is_async)
+        return Shape(False, awaited)
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = sum(1 for p in positional if p.default is p.empty)
     star = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     missing = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
-    return _judge(len(positional), required, missing, star=star, is_async=is_async)
+    return _judge(len(positional), required, missing, star=star, is_async=awaited)
 
 
 def _instead(value: Any) -> str:

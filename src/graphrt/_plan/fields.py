@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any, Final, final
 
 from graphrt import reducers
+from graphrt._arguments import is_async
 from graphrt._plan import hints
 from graphrt._plan.copying import own
 from graphrt._plan.hints import describe
@@ -320,7 +321,7 @@ def uncallable(fn: Any) -> tuple[str, str] | None:
     """Return (why *fn* cannot be called as reducer(current, incoming), the fix), or None."""
     plain = "Make it a plain function that returns the new value; slow work belongs into a node."
     call = getattr(fn.__class__, "__call__", None)  # noqa: B004 - the method itself is wanted
-    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call):
+    if is_async(fn):
         return "is async", plain
     if inspect.isgeneratorfunction(fn) or inspect.isgeneratorfunction(call):
         return "is a generator", plain

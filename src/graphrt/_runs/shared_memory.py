@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from pydantic_core import from_json, to_json
 
+from graphrt._arguments import is_async
 from graphrt._codec import NotStorable
-from graphrt._drivers.embedding import aembedded, embedded, is_async, vector_of
+from graphrt._drivers.embedding import aembedded, embedded, vector_of
 from graphrt._drivers.task_memory import MemoryItem, recorded, search_filter
 from graphrt._due_times import expiry
 from graphrt._engine.engine import Engine

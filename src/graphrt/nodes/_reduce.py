@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from typing_extensions import Unpack
 
+from graphrt._arguments import is_async
 from graphrt._drivers.context import Context
 from graphrt.commands import DELETE, Overwrite
 from graphrt.errors._codes.arguments import (
@@ -140,7 +140,7 @@ def _by_function(
         raise INVALID_ARGUMENT(
             argument="function= of reduce()", value=function, wanted="a function of the sources' values"
         )
-    if inspect.iscoroutinefunction(function):
+    if is_async(function):
 
         async def fold_async(state: Any, ctx: Context[Any]) -> dict[str, Any]:  # noqa: ARG001
             return update(await function(*(read(state, name) for name in sources)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from graphrt._arguments import is_mapping
+from graphrt._arguments import is_async, is_mapping
 from graphrt._drivers.context import Context
 from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
 from graphrt.errors._codes.ready_nodes import RESULT_WITHOUT_FIELD
@@ -109,7 +109,7 @@ def _node(fn: Any, inputs: Any, into: Any, item: Any, effect: Any, *, as_list: b
 
     reads = dict.fromkeys((*positional, *named.values()))
     writes = () if target is None else fields_in(target)  # without into= the function decides
-    if inspect.iscoroutinefunction(fn):
+    if is_async(fn):
 
         async def call_async(state: Any, ctx: Context[Any]) -> Any:
             call = bound(state, ctx)

@@ -6,14 +6,13 @@ This module has values and the parsing of scripts into them. The modules `_..._w
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from graphrt._arguments import is_list, is_mapping
+from graphrt._arguments import is_async, is_list, is_mapping
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events import Usage
 from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
@@ -274,7 +273,7 @@ def _item(item: Any, where: str) -> Any:
     if isinstance(item, Expectation):
         return Expectation(pattern=item.pattern, reply=_item(item.reply, where))
     if callable(item) and not isinstance(item, type):
-        if not inspect.iscoroutinefunction(item):
+        if not is_async(item):
             return item
         raise INVALID_ARGUMENT(
             argument="An answer of a FakeChatServer",

@@ -10,11 +10,10 @@ from a run is in `state.step`.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeAlias, overload
 
-from graphrt._arguments import is_mapping
+from graphrt._arguments import is_async, is_mapping
 from graphrt._forks import FreshLock
 from graphrt.compat.lar._prompts import Prompt
 from graphrt.compat.lar._state import StateView, is_items
@@ -513,7 +512,7 @@ def asked(ask: Ask, node: HumanJuryNode, context: Mapping[str, Any]) -> str | No
 
 def _called(state: StateView, fn: Callable[..., Any], *args: Any) -> Any:
     """Return the result of a sync or async function."""
-    return state.step.call(fn, *args) if inspect.iscoroutinefunction(fn) else fn(*args)
+    return state.step.call(fn, *args) if is_async(fn) else fn(*args)
 
 
 def _take(state: StateView, result: Any, key: str | None, fn: Any) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from graphrt._arguments import is_async
 from graphrt.commands import END, Command, Interrupt, Send
 from graphrt.graph import CompiledGraph, rewired
 from graphrt.testing.mutate.operators import Mutation
@@ -119,8 +119,7 @@ def _wrapped(fn: Any, mutation: Mutation, on_difference: Callable[[], None]) -> 
 
 def _like(fn: Any, call: Callable[..., Any], change: Callable[[Any], Any]) -> Any:
     """Return a function with the signature of *fn*, which applies *change* to the result of *call*."""
-    method = getattr(fn, "__call__", None)  # noqa: B004 - the method itself is wanted
-    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(method):
+    if is_async(fn):
 
         async def acalled(*args: Any) -> Any:
             return change(await call(*args))
