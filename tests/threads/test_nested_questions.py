@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
-from typing import Any
+from typing import Annotated, Any
+from uuid import uuid4
 
 import pytest
+from pydantic import BaseModel, Field
 
-from graphrt import START, Limits, Runtime
+from graphrt import DELETE, START, Limits, Runtime
 from graphrt.errors import NodeError, StoreError
+from graphrt.reducers import append
 from graphrt.stores import SqliteStore
 from graphrt.testing import Fault, FlakyStore
 
@@ -219,3 +222,52 @@ def test_retry_after_an_interrupted_retry_runs_failed_tasks_with_an_open_nested_
         assert asked(paused) == ["1.0:in/1.0:asks#0", "1.1:outer#0"]
         assert fails.calls == calls + 1
         assert runtime.resume("t", {one.id: "yes" for one in paused.interrupts}).status == "completed"
+
+
+class Ordering(BaseModel):
+    order: str = Field(default_factory=lambda: uuid4().hex)
+    notes: Annotated[list[str], append] = []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_default_that_a_function_makes_lasts_as_long_as_the_nested_graph(world, fails):
+    """Its effects may depend on it, and every load of the thread would make another one."""
+    breaks = [fails]
+
+    def ship(state, ctx):
+        if breaks[0]:
+            raise OSError("no ship")
+        return {"notes": [f"{ctx.interrupt('When?')} {state.order}"]}
+
+    inner = line(
+        ("charge", lambda s: {"notes": [f"charged {s.order}"]}),
+        ("ask", lambda s, ctx: {"notes": [f"{ctx.interrupt('Ship?')} {s.order}"]}),
+        ("ship", ship),
+        state=Ordering,
+    )
+    graph = line(("order", inner))
+    world.runtime(graph).run({"notes": []}, thread="t")
+    if fails:
+        with pytest.raises(NodeError):
+            world.runtime(graph).resume("t", "yes")
+        breaks[0] = False
+        world.runtime(graph).retry("t")
+    else:
+        world.runtime(graph).resume("t", "yes")
+    notes = world.runtime(graph).resume("t", "now").state["notes"]
+    assert [note.split()[0] for note in notes] == ["charged", "yes", "now"]
+    assert len({note.split()[1] for note in notes}) == 1
+    assert fails or world.runtime(graph).reexecute("t").same
+
+
+def test_deleted_field_keeps_the_default_that_a_function_made(world):
+    graph = line(
+        ("renew", lambda s: {"order": DELETE}),
+        ("ask", lambda s, ctx: {"notes": [ctx.interrupt("?") + s.order]}),
+        state=Ordering,
+    )
+    runtime = world.runtime(graph)
+    seen = {runtime.run({"order": "old"}, thread="t").state.order}
+    seen |= {world.runtime(graph).state("t").values.order for _ in range(2)}
+    done = world.runtime(graph).resume("t", "")
+    assert seen | set(done.state.notes) == {done.state.order} != {"old"}

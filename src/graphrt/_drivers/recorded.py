@@ -51,6 +51,10 @@ class Recorded(Protocol):
         """Return the partial messages of the next abandoned superstep in the log; None if there is none."""
         ...
 
+    def defaults(self) -> dict[str, Any]:
+        """Return the events with the recorded defaults of nested graphs, by the task that runs the graph."""
+        ...
+
     def knows(self, task: Task, key: str) -> bool:
         """Return whether `effect` has a result for *key* at this point of the second execution.
 

@@ -217,7 +217,7 @@ class RunState:
         """Number of event batches that a nested graph has staged, which is also the number of the next one."""
         self.kept: dict[str, Any] = {}
         """Events that a fork copied from its source for tasks of a nested graph, by task id: effects, questions,
-        answers. A task takes its events when its superstep opens."""
+        answers; or those that a second execution finds in the log. A task takes its events when its superstep opens."""
         self.trail: list[dict[str, Any]] | None = None
         """Committed updates of a nested graph in commit order, for its parent; None at the top."""
         self.trail_last: frozenset[str] = frozenset()
@@ -277,6 +277,10 @@ class RunState:
         self.depth = parent.depth + 1
         if parent.redactor is not None:
             self.redact_with(parent.redactor)
+
+    def keep(self, kept: dict[str, Any]) -> None:
+        """Give tasks that will open the events in *kept*, by task id; for the engine of the top graph."""
+        self.kept = kept
 
     def surround(self, outside: Outside) -> None:
         """Set the data in the context of routers, also for nested graphs that wait on the tasks."""

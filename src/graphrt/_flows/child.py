@@ -14,12 +14,14 @@ terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from graphrt._arguments import is_mapping
 from graphrt._cancellations import failures
+from graphrt._codec import NotStorable
 from graphrt._engine.edit import folded_in
 from graphrt._engine.engine import Engine
 from graphrt._engine.erased_values import erased_in
@@ -28,7 +30,7 @@ from graphrt._engine.run_state import RunState
 from graphrt._engine.spending import used
 from graphrt._engine.storability import with_untracked
 from graphrt._engine.task import STOPPED, Asked, Failed, Nested, Task, TimedOut
-from graphrt._flows.effects import NOW, Control, Flow
+from graphrt._flows.effects import NOW, Control, Flow, Stage
 from graphrt._flows.run import CANCELLED, HANDED_OVER, INTERRUPTED, run
 from graphrt._plan.callables import node_shape
 from graphrt._plan.fields import ABSENT, own
@@ -45,6 +47,9 @@ from graphrt.errors._codes.nodes import (
 )
 from graphrt.limits import Limits
 from graphrt.reducers import TOKEN_BUDGET
+
+DEFAULTS: Final = "graph/defaults"
+"""Key of the effect that records the defaults with which a nested graph began, if functions of users made them."""
 
 
 def nested(task: Task, control: Control) -> Flow:
@@ -72,8 +77,11 @@ def nested(task: Task, control: Control) -> Flow:
     try:
         limits = _limits(plan, timeout_s)
         if engine is None:
+            is_known = DEFAULTS in extra.effects
             engine = _begin(task, parent, plan, limits)
             extra.child = engine
+            if DEFAULTS in extra.effects and not is_known:  # before anything inside depends on them
+                yield Stage([(f"{task.id}#{DEFAULTS}", [(parent.path, extra.effects[DEFAULTS])])])
         else:  # resumed or retried: a failed task inside is due again
             engine.limit(limits)
             engine.retry()
@@ -184,6 +192,8 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated
             values = plan.state.initial(inputs, where=parent.where(task), only=plan.spec.input_names)
         # `whole`: an input has complete values, while an update may have operands of reducers.
         values = dict(redacted_update(engine, values, what, whole=True))
+        if plan.state.varying:
+            values |= _defaults(task, parent, {n: values[n] for n in plan.state.varying if n not in inputs})
     # Limits of supersteps and visits apply to each graph separately (R17); these two come from the parent.
     inherited = Limits(max_depth=parent.limits.max_depth, grace_s=parent.limits.grace_s)
     engine.limit(inherited.over(limits))
@@ -201,6 +211,29 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated
     engine.leave_trail(frozenset(shared))
     engine.start(values)
     return engine
+
+
+def _defaults(task: Task, parent: RunState, made: dict[str, Any]) -> Mapping[str, Any]:
+    """Return the defaults of fields that the input lacks, as the nested graph had them when it began first.
+
+    They may differ at each call, so they are recorded like an effect of the task. A restart finds them there.
+
+    Args:
+        made: Defaults that were made just now. Those that cannot be stored are made anew at each restart.
+    """
+    known = task.more().effects.get(DEFAULTS)
+    if known is not None and known.result is not ERASED:
+        recorded: Mapping[str, Any] = known.result
+        return {name: own(value) for name, value in recorded.items() if name in made}
+    if parent.codec is not None and parent.staging:
+        stored: dict[str, Any] = {}
+        for name, value in made.items():
+            with suppress(NotStorable):
+                parent.codec.dump(value, name, {})
+                stored[name] = own(value)
+        if stored:
+            task.end_effect(DEFAULTS, stored, None)
+    return made
 
 
 def _kept(task: Task, parent: RunState, plan: Plan) -> dict[str, Any] | None:

@@ -36,7 +36,7 @@ def kept_in(staged: Mapping[str, Sequence[Logged]]) -> dict[str, Sequence[Logged
 def take_kept(engine: Engine) -> None:
     """Apply the kept data to the tasks of the open superstep; called by the run loop after a superstep has opened.
 
-    In the outermost graph `engine.kept` is empty. A task that runs a nested graph passes it on to that graph.
+    In the outermost graph `engine.kept` is empty, except in a second execution from a log. A task that runs a nested graph passes it on to that graph.
     """
     if not engine.kept:
         return

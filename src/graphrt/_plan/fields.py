@@ -90,6 +90,7 @@ class Field:
         "required",
         "untracked",
         "update_hint",
+        "varies",
     )
 
     def __init__(self, name: str, annotation: Any) -> None:
@@ -115,6 +116,8 @@ class Field:
         """Returns the value from which the reducer starts; None if the reducer has no identity."""
         self.make_default: Callable[[], Any] | None = None
         """Returns a fresh default; None if the field has no value by default."""
+        self.varies: bool = False
+        """True if the default may differ at each call, as that of a function does: then the journal has to keep it."""
         self.has_default: bool = False
         """True if a node may write DELETE, which resets the field: it has a default, or may be absent."""
         self.required: bool = True
@@ -157,6 +160,11 @@ class Field:
     def default(self) -> Any:
         """Return a fresh default, or ABSENT."""
         return self.make_default() if self.make_default is not None else ABSENT
+
+    def call(self, factory: Callable[[], Any]) -> None:
+        """Make *factory*, a `default_factory` of the user's, return the default. That of a class does not vary."""
+        self.has_default, self.make_default = True, factory
+        self.varies = not isinstance(factory, type)
 
 
 # isinstance() alone would leave type checkers with a mapping of unknown keys and values.

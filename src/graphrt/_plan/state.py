@@ -54,7 +54,7 @@ class StateSchema:
     # fmt: off
     __slots__ = (
         "_also", "_hidden", "aliases", "assigned", "cls", "fields", "keeps", "kind", "problems", "redacted",
-        "unquoted", "untracked", "view",
+        "unquoted", "untracked", "varying", "view",
     )
     # fmt: on
 
@@ -87,6 +87,10 @@ class StateSchema:
         dict."""
         self.assigned: Callable[[Any, Values], list[str]] = finder(self.kind, self.cls, tuple(self.fields), self.view)
         """Function from a view and its values to the names that a node assigned, which is an error (R15)."""
+        self.varying: frozenset[str] = frozenset(
+            field.name for field in self.fields.values() if field.varies and not (field.untracked or field.ephemeral)
+        )
+        """Stored fields whose defaults may differ at each call."""
         self.untracked: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.untracked)
         self.redacted: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.redacted)
         self.unquoted: frozenset[str] = self.untracked | self.redacted
@@ -160,7 +164,7 @@ class StateSchema:
                     field.has_default, value = True, spec.default
                     field.make_default = lambda value=value: own(value)
                 elif spec.default_factory is not dataclasses.MISSING:
-                    field.has_default, field.make_default = True, spec.default_factory
+                    field.call(spec.default_factory)
                 field.required = spec.init and not field.has_default
                 mark = spec.metadata.get("graphrt")  # where `reduced()` puts its reducer and markers
                 self._add(field, (*hints.metadata_of(field.annotation), *([mark] if mark is not None else ())), checks)
@@ -442,7 +446,7 @@ def _set_pydantic_default(field: Field, info: FieldInfo) -> None:
         value = info.default if info.default is not PydanticUndefined else ABSENT
         field.has_default, field.make_default = True, lambda: own(value)
     elif not info.default_factory_takes_validated_data:  # else it needs an input, and a reset has none
-        field.has_default, field.make_default = True, cast("Callable[[], Any]", info.default_factory)
+        field.call(cast("Callable[[], Any]", info.default_factory))
 
 
 def _is_instance_of_dataclass(value: Any) -> bool:

@@ -409,7 +409,7 @@ class UpdateSchema:
         if value is DELETE:
             if not field.has_default and self.state.kind != "typeddict":
                 raise CANNOT_DELETE(node=node, field=field.name, where=where)
-            return DELETE
+            return Replacement(field.default()) if field.varies else DELETE  # the journal keeps a default that varies
         if isinstance(value, Replacement):
             return Replacement(field.check_whole(value.value))
         return field.check(value)

@@ -18,8 +18,10 @@ from typing import Any, Final, final
 
 from graphrt import errors, events
 from graphrt._agents.task_host import asks_anew
+from graphrt._engine.emit_events import Logged
 from graphrt._engine.model_calls import ModelCall
 from graphrt._engine.task import Task
+from graphrt._flows.child import DEFAULTS
 from graphrt._plan.fields import own
 from graphrt.audit._reexecution import UnansweredCall
 from graphrt.errors import GraphrtError
@@ -146,6 +148,15 @@ class Recordings:
     def _log_of(self, task: Task) -> _LogOfTask:
         """Return the log of *task*; an empty one if it is unknown."""
         return self._tasks.get(task.id) or _LogOfTask()
+
+    def defaults(self) -> dict[str, Sequence[Logged]]:
+        """Return the recorded defaults of nested graphs, by the task that runs the graph: one event each."""
+        found: dict[str, Sequence[Logged]] = {}
+        for task, log in self._tasks.items():
+            path, slash, _ = task.rpartition("/")
+            if DEFAULTS in log.effects:
+                found[task] = [(path + slash, log.effects[DEFAULTS])]
+        return found
 
     # The methods below implement `Recorded`: node contexts call them in place of effects and models.
 
