@@ -168,13 +168,35 @@ def test_calls_without_a_question_do_not_wait_for_parallel_answers(way):
     assert counts == [1, 2]
 
 
-@every_way
-def test_failure_beside_a_question_reaches_the_node_after_the_answer(way):
-    """A node that caught the failure would otherwise seem to have caught the pause."""
-    counts: list[int] = []
-
+def broken_beside_a_question(counts: list[int], fails: list[Exception], **policy: Any) -> Agent:
     def broken() -> str:
-        raise ValueError("no")
+        if fails:
+            raise fails.pop()
+        return "mended"
+
+    model = Model(fn=lambda request: says(call("note", x=1), call("broken")) if request.text == "go" else says("done"))
+    return Agent(model, tools=[counting(counts, approval=True), tool(on_error="raise", **policy)(broken)])
+
+
+@every_way
+def test_call_that_fails_beside_a_question_fails_the_run_before_the_question(way):
+    counts: list[int] = []
+    agent = broken_beside_a_question(counts, [ValueError("no")])
+    with way.runtime(way.graph(telling(), tools=("note", "broken")), harness=agent) as runtime:
+        with pytest.raises(NodeError, match="Tool 'broken' failed: ValueError: no"):
+            way(runtime, "run", {}, thread="t")
+        paused = way(runtime, "retry", "t")
+        assert ([one.payload["tool"] for one in paused.interrupts], counts) == (["note"], [])
+        result = way(runtime, "resume", "t", True)
+
+    assert result.state.said == ["noted 1", "mended"]
+    assert counts == [1]
+
+
+@every_way
+def test_node_may_catch_the_failure_of_a_call_beside_a_question(way):
+    """Nothing was asked by then: otherwise the node would seem to have caught the pause."""
+    counts: list[int] = []
 
     async def body(state: Any, ctx: Any) -> Any:
         try:
@@ -182,14 +204,26 @@ def test_failure_beside_a_question_reaches_the_node_after_the_answer(way):
         except ToolError as error:
             return {"said": [error.what]}
 
-    model = Model(says(call("note", x=1), call("broken")))
-    tools = [counting(counts, approval=True), tool(on_error="raise")(broken)]
-    with way.runtime(way.graph(body), harness=Agent(model, tools=tools)) as runtime:
-        assert way(runtime, "run", {}, thread="t").status == "interrupted"
-        result = way(runtime, "resume", "t", answer=True)
+    agent = broken_beside_a_question(counts, [ValueError("no")])
+    with way.runtime(way.graph(body), harness=agent) as runtime:
+        result = way(runtime, "run", {}, thread="t")
 
     assert result.state.said == ["Tool 'broken' failed: ValueError: no"]
-    assert counts == [1]
+    assert counts == []
+
+
+def test_unknown_outcome_of_a_call_is_asked_beside_the_approval_of_another(way):
+    counts: list[int] = []
+    agent = broken_beside_a_question(counts, [ValueError("no")], effect="once")
+    with way.runtime(way.graph(telling(), tools=("note", "broken")), harness=agent) as runtime:
+        with pytest.raises(NodeError):
+            way(runtime, "run", {}, thread="t")
+        paused = way(runtime, "retry", "t")
+        assert {one.payload["problem"] for one in paused.interrupts} == {"outcome unknown", "approve a tool call"}
+        approval = next(one.id for one in paused.interrupts if one.payload["problem"] == "approve a tool call")
+        assert way(runtime, "resume", "t", {approval: True}).status == "interrupted"
+
+    assert counts == []
 
 
 @every_way

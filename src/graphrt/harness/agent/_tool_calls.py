@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import isawaitable
@@ -156,12 +155,13 @@ class Tooling:
             RouteError: A tool leads where it does not declare, or two lead to different targets.
         """
         admitted = [self._admit(call) for call in calls]
-        admitted = _one_handoff(await self._agreed(admitted))
-        ready = [item for item in admitted if isinstance(item, Ready)]
+        admitted, outcomes = await self._agreed(admitted)
+        admitted = _one_handoff(admitted)
+        ready = [item for item in admitted if isinstance(item, Ready) and item.call.id not in outcomes]
         if len(ready) == 1:
-            outcomes = {ready[0].call.id: await self._do(ready[0])}
+            outcomes[ready[0].call.id] = await self._do(ready[0])
         else:
-            outcomes = await self._do_all(ready)
+            outcomes |= await self._do_all(ready)
         messages: list[ToolMessage] = []
         routed: list[tuple[str, Sequence[Any]]] = []
         for call, item in zip(calls, admitted, strict=True):
@@ -177,7 +177,7 @@ class Tooling:
             messages.append(ToolMessage(tool_call_id=call.id, text=text, content=result.content, error=result.error))
         goto, handoff = _only_goto(routed), None
         for position, item in enumerate(admitted):
-            requested = getattr(item.tool, "handoff", None) if isinstance(item, Ready) else None
+            requested = _handoff(item)
             if requested is not None and goto is not None:  # the run of the agent ends
                 messages[position] = ToolMessage(tool_call_id=calls[position].id, text=_NOT_HANDED_OVER, error=True)
             elif requested is not None and not messages[position].error:
@@ -231,8 +231,20 @@ class Tooling:
         name = f"tool/{call.name}/{of_arguments({'agent': place.names, 'arguments': call.arguments})}"
         return Ready(call=call, tool=tool, arguments=arguments, key=f"{name}#{number(place.host, name)}")
 
-    async def _agreed(self, admitted: list[Ready | Done]) -> list[Ready | Done]:
-        """Replace each call that a decision refused or changed. Open questions to a person pause the task."""
+    async def _agreed(self, admitted: list[Ready | Done]) -> tuple[list[Ready | Done], dict[str, Done]]:
+        """Replace each call that a decision refused or changed. Open questions to a person pause the task.
+
+        If a person is asked, the calls that need no decision are executed first: a slow person does not delay them, and
+        a person is not asked about a call beside which another one has ended the run. A handoff is not executed first,
+        since only the decisions show which handoff is the first one.
+
+        Returns:
+            The calls, and the outcomes of those that were executed, by the id of the call.
+
+        Raises:
+            ToolError: A call failed that needs no decision, and its tool's policy is to raise. No question was asked, so
+                that a node may catch the error.
+        """
         host, approve = self.place.host, self.approve
         by_person: list[Ready] = []
         by_code: list[tuple[Ready, Approve]] = []
@@ -247,23 +259,24 @@ class Tooling:
                     by_person.append(item)
                 else:
                     by_code.append((item, approve))
-        if not by_person and not by_code:
-            return admitted
-        try:
-            decisions = answered(by_person, self.place)
-        except Exception:
-            raise
-        except BaseException:  # the task pauses: a slow person does not delay the calls that need no approval
-            asked_keys = {item.key for item in by_person} | {item.key for item, _ in by_code}
-            unasked = [item for item in admitted if isinstance(item, Ready) and item.key not in asked_keys]
-            with suppress(Exception):  # as in `_do_all`, the pause takes precedence: the call fails again afterwards
-                await self._do_all(unasked)
-            raise
+        outcomes: dict[str, Done] = {}
+        if by_person and host.node is not None:  # outside of a graph no person can be asked: fail before any call
+            waiting = {item.key for item in by_person} | {item.key for item, _ in by_code}
+            rest = [item for item in admitted if isinstance(item, Ready) and item.key not in waiting]
+            try:
+                outcomes = await self._do_all([item for item in rest if _handoff(item) is None])
+            except (Exception, asyncio.CancelledError):
+                raise
+            except BaseException:  # one of them asks a question itself: ask all at once
+                answered(by_person, self.place)
+                raise
+        decisions = answered(by_person, self.place)
         for item, decide in by_code:
             ask = partial(allowed, decide, item.call)  # stored as an effect, so that the program's decision is final
             agreed = await host.effect(f"{item.key}/approved", ask, "idempotent", {})
             decisions[item.key] = item if agreed is True else refused(item.call, "")
-        return [decisions.get(item.key, item) if isinstance(item, Ready) else item for item in admitted]
+        agreed_calls = [decisions.get(item.key, item) if isinstance(item, Ready) else item for item in admitted]
+        return agreed_calls, outcomes
 
     # -- doing ---------------------------------------------------------------------------------------------------
 
@@ -469,12 +482,17 @@ def _targets(tool: Tool, goto: Any) -> list[Any]:
 _NOT_HANDED_OVER: Final = "The conversation was not handed over: another call led to another node of the graph."
 
 
+def _handoff(item: Ready | Done) -> Any:
+    """Return the handoff that the call *item* leads to; None if it leads to none, or is not made."""
+    return getattr(item.tool, "handoff", None) if isinstance(item, Ready) else None
+
+
 def _one_handoff(admitted: list[Ready | Done]) -> list[Ready | Done]:
     """Return *admitted* with an error for each handoff after the first: one agent can continue."""
     result: list[Ready | Done] = []
     first = ""
     for item in admitted:
-        handoff: Any = getattr(item.tool, "handoff", None) if isinstance(item, Ready) else None
+        handoff = _handoff(item)
         if handoff is not None and first:
             result.append(Done(text=f"This call was not made: the conversation goes to {first!r}.", error=True))
             continue
