@@ -6,17 +6,18 @@ import asyncio
 import inspect
 import math
 import threading
-from typing import Annotated, Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypedDict
 
 import httpx
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, computed_field
 from tests.ports import Port
 
 from graphrt import END, START, ConflictError, GraphBuilder, InputError, Runtime, StoreError
 from graphrt.errors import RunFailedError, WaitTimeoutError
 from graphrt.harness import Image, Message, UserMessage
-from graphrt.reducers import messages
+from graphrt.reducers import messages, untracked
 from graphrt.serve import Client, RemoteEntry, RemoteLiveItem, _client
 
 from .conftest import Paper, papers
@@ -346,6 +347,59 @@ def test_media_and_bytes_arrive_unchanged(serve):
         stored = runtime.state("t").values
 
         assert (stored.messages[0].parts, stored.name) == (message.parts, b"cat")
+
+
+class Reading(BaseModel):
+    raw: bytes = b""
+    count: int = Field(0, alias="Count")
+    unit: str = Field("", serialization_alias="Unit")
+    anything: Any = None
+
+    @computed_field
+    @property
+    def twice(self) -> int:
+        return 2 * self.count
+
+
+class Keys(TypedDict, total=False):
+    raw: bytes
+    anything: Any
+
+
+@dataclass
+class Parts:
+    raw: bytes = b""
+    anything: Any = None
+    lock: Annotated[Any, untracked] = field(default_factory=threading.Lock, repr=False)
+
+
+@pytest.mark.parametrize("state", [Reading, Keys, Parts])
+def test_states_equal_those_of_the_runtime(serve, state):
+    """JSON lacks bytes, tuples and infinities, and knows one of the names of a field only."""
+    g: Any = GraphBuilder(state, name="readings")
+    g.add_node("read", lambda state: {"raw": b"\xff\x00", "anything": [(1, math.inf), {b"\xfe"}]})
+    g.add_edge(START, "read")
+    graph = g.compile()
+
+    with Runtime(graph, store="memory:") as runtime, Client(serve(runtime).url, graph) as client:
+        ended = client.run({}, thread="t").values
+        past = client.history("t")[-1].values
+        stored = runtime.state("t").values
+
+    assert repr(ended) == repr(stored)
+    assert (type(ended), type(past)) == (type(stored), type(stored))
+
+
+def test_model_is_an_input_with_all_its_fields_whatever_their_aliases(serve):
+    g: Any = GraphBuilder(Reading, name="readings")
+    g.add_node("read", lambda state: None)
+    g.add_edge(START, "read")
+    graph = g.compile()
+
+    with Runtime(graph, store="memory:") as runtime, Client(serve(runtime).url, graph) as client:
+        ended = client.run(Reading(raw=b"cat", Count=41, unit="m"), thread="t").values
+
+    assert (ended.raw, ended.count, ended.unit) == (b"cat", 41, "m")
 
 
 @pytest.mark.parametrize("value", [object(), {"nested": [lambda: None]}, "\ud800", b"\xff", math.nan])

@@ -229,8 +229,8 @@ class StateSchema:
         return {name: checked[name] for name in self.fields if name in checked}
 
     def unchecked(self, field_values: Mapping[str, Any]) -> Values:
-        """Return *field_values* with defaults and without validation, for erased values: `Erased()` fits no type."""
-        values: Values = {}
+        """Return *field_values* with defaults and without validation: `Erased()`, for example, fits no type."""
+        values: Values = {EXTRA: field_values[EXTRA]} if EXTRA in field_values else {}
         for name, field in self.fields.items():
             value = own(field_values[name]) if name in field_values else field.reset()
             if value is not ABSENT:

@@ -9,10 +9,13 @@ recognise a graph by it. For the terms, see docs/glossary.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, final, overload
 
 from typing_extensions import Unpack
 
+from graphrt._arguments import is_mapping
+from graphrt._codec import NotStorable
 from graphrt._drivers.context import Context
 from graphrt._engine.route import Router
 from graphrt._engine.steps import Step
@@ -23,6 +26,7 @@ from graphrt._plan import render
 from graphrt._plan.node_attributes import MadeOf
 from graphrt._plan.specs import NodeFields
 from graphrt._plan.tables import NodePlan, Plan
+from graphrt._plan.views import EXTRA, Values
 from graphrt._runs import run_to_end, streams
 from graphrt._runs.arguments import Mode, Modes, stream_modes
 from graphrt._runs.if_exists import IfExists
@@ -431,6 +435,32 @@ class CompiledGraph(Generic[S, U, I_co]):
         from graphrt._runs.reexecution import reexecute  # loads the agents
 
         return reexecute(self._configured(options)._replace(store=store), thread)
+
+    def __graphrt_dump_state__(self, state: S) -> dict[str, str]:
+        """Return the fields of a state in their stored form, for `graphrt.serve.Client`.
+
+        Fields are left out whose values have no stored form, as those of untracked fields may.
+        """
+        plan = self.__graphrt_plan__
+        values: Values = {**state} if is_mapping(state) else plan.state.values_of(state)
+        if more := {name: values.pop(name) for name in [*values] if name not in plan.state.fields}:
+            values[EXTRA] = more
+        fields: dict[str, str] = {}
+        for name, value in values.items():
+            with suppress(NotStorable):
+                fields[name] = plan.codec.dump(value, name).decode()
+        return fields
+
+    def __graphrt_load_state__(self, fields: Mapping[str, str]) -> S:
+        """Return the state that `__graphrt_dump_state__` wrote. Fields that are missing have their defaults.
+
+        Raises:
+            StoreError: A value has a class that this graph lacks (`unknown-type`), or does not fit (`damaged-value`).
+        """
+        plan = self.__graphrt_plan__
+        values = {name: plan.codec.load(text.encode()) for name, text in fields.items()}
+        state: S = plan.state.view(plan.state.unchecked(values))
+        return state
 
     def _configured(self, options: RuntimeOptions) -> RunConfig:
         """Return the configuration of one run, from the unchecked keyword arguments of its verb.

@@ -55,7 +55,7 @@ from graphrt.errors._page import sections
 from graphrt.runtime import Runtime
 from graphrt.serve import _chat_page
 from graphrt.serve._access import Authorize, Caller, Right, check_origin
-from graphrt.serve._bodies import POSITION, Following, Part, Turns
+from graphrt.serve._bodies import POSITION, Following, Part, Turns, Waiting
 from graphrt.serve._bounds import Bounds, OpenRequests, RunningThreads
 from graphrt.serve._chat import (
     ChatForm,
@@ -412,9 +412,9 @@ class Application:
         with self._waits.held(caller) if waits else nullcontext():
             reply = await self._aside(lambda: self._handled(call, verb, keys))
             if waits:
-                reply = await self._ended(call, query.wait_s, reply)
+                reply = await self._ended(call, query, reply)
         if not waits and verb.name == "result" and reply.data["status"] != "running":
-            reply = Reply(await self._aside(lambda: state_document(runtime, call.thread)))
+            reply = Reply(await self._aside(lambda: state_document(runtime, call.thread, stored=query.stored)))
         where = f"{request.scope.get('root_path', '')}/graphs/{name}{reply.location}" if reply.location else ""
         return _json(reply.data, reply.status, {"location": where} if where and reply.status > 200 else {})
 
@@ -469,16 +469,16 @@ class Application:
             assert store is not None  # noqa: S101 - the server has refused a runtime without one
             self._running.enter(store, call.runtime, call.caller)
 
-    async def _ended(self, call: Call, wait_s: float, reply: Reply) -> Reply:
+    async def _ended(self, call: Call, query: Waiting, reply: Reply) -> Reply:
         """Wait for the end of the run, and return the thread; *reply* if the run is still in progress."""
         thread = reply.data["thread"]
         try:
-            await call.runtime.await_(thread, timeout_s=min(wait_s, self._bounds.wait_s))
+            await call.runtime.await_(thread, timeout_s=min(query.wait_s, self._bounds.wait_s))
         except WaitTimeoutError:
             return reply
         except RunFailedError:  # the document describes the failure
             pass
-        return Reply(await self._aside(lambda: state_document(call.runtime, thread)))
+        return Reply(await self._aside(lambda: state_document(call.runtime, thread, stored=query.stored)))
 
     async def _events(self, call: Call, request: Request) -> ASGIApp:
         """Return the event stream of a thread.

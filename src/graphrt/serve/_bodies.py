@@ -103,19 +103,25 @@ class Nothing(Part):
     """A query without parameters, or no body."""
 
 
-class Waiting(Part):
+class Shown(Part):
+    """How to show a state."""
+
+    stored: bool = Field(False, description="Whether to add the state in its stored form, as `Client` reads it.")
+
+
+class Waiting(Shown):
     """How long to wait for the end of the run."""
 
     wait_s: float = Field(0.0, ge=0, description="Seconds to wait for the end of the run; the server bounds them.")
 
 
-class At(Part):
+class At(Shown):
     """Which state."""
 
     at: int | None = Field(None, ge=1, description="As it was after this entry.")
 
 
-class Past(Part):
+class Past(Shown):
     """A page of past states."""
 
     limit: int = Field(20, ge=1, le=200)

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 import httpx
 import typing_extensions as te
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from graphrt.commands import UNSET
@@ -109,7 +109,7 @@ class Client(Generic[S]):
 
     Args:
         url: Address of the server, with the path that the application is mounted at.
-        graph: The graph, or its name. With a graph, states are instances of its state class; with a name, dicts.
+        graph: The graph, or its name. With a graph, states are those of `Runtime`; with a name, dicts of JSON data.
         token: Sent as `Authorization: Bearer TOKEN`.
         headers: More headers, such as other credentials.
         timeout_s: Seconds for an answer of the server, in addition to the time that it is asked to wait for a run.
@@ -131,9 +131,9 @@ class Client(Generic[S]):
         token = options.get("token")
         name = graph if isinstance(graph, str) else graph.name
         self._url: Final = f"{url.rstrip('/')}/graphs/{quote(name)}"
-        self._adapter: Final[TypeAdapter[Any] | None] = (
-            None if isinstance(graph, str) else TypeAdapter(graph.state_type)
-        )
+        self._graph: Final = None if isinstance(graph, str) else graph
+        self._shown: Final = {} if isinstance(graph, str) else {"stored": "true"}
+        """Query of the requests whose documents have states. JSON lacks much of Python, and the stored form nothing."""
         self._headers: Final = {
             **({} if token is None else {"authorization": f"Bearer {token}"}),
             **(options.get("headers") or {}),
@@ -433,7 +433,7 @@ class Client(Generic[S]):
                 raise INPUT_OR_ANSWERS(problem="There is neither an input nor a thread.")
             has_answers = answers is not UNSET or answer is not UNSET
             return (yield from self._answer(thread, answers, answer, key) if has_answers else self._retry(thread, key))
-        body["input"] = _plain(input)
+        body["input"] = _fields(input)
         if "tags" in body:
             body["tags"] = list(body["tags"])
         path = "/threads" if thread is None else f"{_at(thread)}/runs"
@@ -459,7 +459,7 @@ class Client(Generic[S]):
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             wait_s = _WAIT_S if until is None else max(0.0, min(_WAIT_S, until - time.monotonic()))
-            status, document = yield _Request("GET", f"{_at(thread)}/result", query={"wait_s": wait_s})
+            status, document = yield _Request("GET", f"{_at(thread)}/result", query={"wait_s": wait_s, **self._shown})
             if status == 200:
                 break
             if until is not None and time.monotonic() >= until:
@@ -474,20 +474,19 @@ class Client(Generic[S]):
         return self._made(document)
 
     def _state(self, thread: str, at: int | None) -> Flow[RemoteState[S]]:
-        _, document = yield _Request("GET", _at(thread), query={"at": at})
+        _, document = yield _Request("GET", _at(thread), query={"at": at, **self._shown})
         return self._made(document)
 
     def _history(self, thread: str, limit: int, before: int | None) -> Flow[tuple[RemoteState[S], ...]]:
-        return (
-            yield from self._page("history", self._made, f"{_at(thread)}/history", {"limit": limit, "before": before})
-        )
+        query = {"limit": limit, "before": before, **self._shown}
+        return (yield from self._page("history", self._made, f"{_at(thread)}/history", query))
 
     def _update(
         self, thread: str, values: Any, as_node: str | None, goto: Any, key: str | None
     ) -> Flow[RemoteState[S]]:
         targets: Any = goto
         names: Any = [_name(target) for target in targets] if isinstance(goto, list | tuple) else _name(goto)
-        body = {"values": _plain(values), "as_node": as_node, "goto": names}
+        body = {"values": _fields(values), "as_node": as_node, "goto": names}
         yield _Request("POST", f"{_at(thread)}/update", body=body, key=key)
         return (yield from self._state(thread, None))
 
@@ -504,7 +503,9 @@ class Client(Generic[S]):
 
     def _made(self, document: Any) -> RemoteState[S]:
         """Return a state from its document; its values are an instance of the state class, if that is known."""
-        values = document["state"] if self._adapter is None else self._adapter.validate_python(document["state"])
+        values: Any = (
+            document["state"] if self._graph is None else self._graph.__graphrt_load_state__(document["stored"])
+        )
         return state_of(document, values)
 
     # -- sending ---------------------------------------------------------------------------------------------------
@@ -787,7 +788,7 @@ def _add_schedule(name: str, cron: str, input: Any, options: ScheduleOptions) ->
     fields: dict[str, Any] = dict(options)
     if "tags" in fields:
         fields["tags"] = list(fields["tags"])
-    body = {"cron": cron, "input": _plain(input), **fields}
+    body = {"cron": cron, "input": _fields(input), **fields}
     _, document = yield _Request("PUT", f"/schedules/{quote(name)}", body=body)
     return _schedule(document)
 
@@ -828,6 +829,20 @@ def _plain(value: Any) -> Any:
         return data
     except ValueError as error:  # a lone surrogate, bytes that are not UTF-8, a reference cycle, a number such as NaN
         raise _not_sent(value) from error
+
+
+def _fields(value: Any) -> Any:
+    """Return an input or an update as `_plain` does; of a model, its fields under their own names.
+
+    A field may be written under one alias and read under another, and nothing reads a computed field.
+    """
+    data: Any = _plain(value)
+    if not isinstance(value, BaseModel) or data.__class__ is not dict:
+        return data
+    cls = type(value)
+    names = {info.serialization_alias or name: name for name, info in cls.model_fields.items()}
+    computed = {info.alias or name for name, info in cls.model_computed_fields.items()}
+    return {names.get(key, key): item for key, item in data.items() if key not in computed}
 
 
 def _media(value: Any) -> Any:

@@ -162,6 +162,8 @@ class Verb:
 # -- documents -----------------------------------------------------------------------------------------------------
 
 STARTED: Final = schemas.object_of({"thread": schemas.TEXT, "status": schemas.TEXT, "seq": schemas.WHOLE})
+STORED: Final = {"type": "object", "additionalProperties": schemas.TEXT}
+"""Fields of a state in their stored form, as JSON texts."""
 STATE: Final = schemas.object_of(
     schemas.SNAPSHOT,
     state=schemas.ANY,
@@ -170,6 +172,7 @@ STATE: Final = schemas.object_of(
     stopped=schemas.list_of(schemas.TEXT),
     title=schemas.TEXT_OR_NULL,
     tags=schemas.list_of(schemas.TEXT),
+    stored=STORED,
 )
 GRAPH: Final = schemas.object_of(
     {
@@ -182,11 +185,11 @@ GRAPH: Final = schemas.object_of(
 )
 
 
-def state_document(runtime: Runtime[Any, Any], thread: str, at: int | None = None) -> Document:
-    """Return the thread in its present state, or in its state after the entry *at*."""
+def state_document(runtime: Runtime[Any, Any], thread: str, at: int | None = None, *, stored: bool = False) -> Document:
+    """Return the thread in its present state, or in its state after the entry *at*; *stored* as in queries."""
     snapshot = runtime.state(thread, at=at)
     data: Document = {
-        **plain_data.snapshot(snapshot),
+        **_past_document(runtime, snapshot, stored=stored),
         "goes_on": goes_on(snapshot),
         "stopped": list(snapshot.stopped),
         "title": snapshot.title,
@@ -198,6 +201,11 @@ def state_document(runtime: Runtime[Any, Any], thread: str, at: int | None = Non
         shown: dict[str, Any] = data["state"]
         data["output"] = {name: value for name, value in shown.items() if name in names}
     return data
+
+
+def _past_document(runtime: Runtime[Any, Any], snapshot: Any, *, stored: bool) -> Document:
+    data = plain_data.snapshot(snapshot)
+    return {**data, "stored": runtime.graph.__graphrt_dump_state__(snapshot.values)} if stored else data
 
 
 def _started(call: Call, thread: str, status: int = 202) -> Reply:
@@ -293,13 +301,13 @@ def list_threads(call: Call) -> Reply:
 
 def state(call: Call) -> Reply:
     query: _bodies.At = call.query
-    return Reply(state_document(call.runtime, call.thread, query.at))
+    return Reply(state_document(call.runtime, call.thread, query.at, stored=query.stored))
 
 
 def history(call: Call) -> Reply:
     query: _bodies.Past = call.query
     snapshots = call.runtime.history(call.thread, limit=query.limit, before=query.before)
-    return Reply({"history": [plain_data.snapshot(snapshot) for snapshot in snapshots]})
+    return Reply({"history": [_past_document(call.runtime, snapshot, stored=query.stored) for snapshot in snapshots]})
 
 
 def steps(call: Call) -> Reply:
@@ -432,7 +440,7 @@ VERBS: Final = (
     Verb(name="result", method="GET", path=f"{_T}/result", right="read", handle=result, query=_bodies.Waiting,
          gives=STATE, status=202, summary="Wait for the end of the run, and show the thread."),
     Verb(name="history", method="GET", path=f"{_T}/history", right="read", handle=history, query=_bodies.Past,
-         gives=schemas.object_of({"history": schemas.list_of(schemas.object_of(schemas.SNAPSHOT, state=schemas.ANY))}),
+         gives=schemas.object_of({"history": schemas.list_of(schemas.object_of(schemas.SNAPSHOT, state=schemas.ANY, stored=STORED))}),
          summary="List the past states of a thread, newest first."),
     Verb(name="steps", method="GET", path=f"{_T}/steps", right="read", handle=steps, query=_bodies.After,
          gives=schemas.object_of({"steps": schemas.list_of({"type": "object"})}),
