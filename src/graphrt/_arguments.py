@@ -184,9 +184,9 @@ def is_async(fn: Any) -> TypeGuard[Callable[..., Coroutine[Any, Any, Any]]]:
     """
     if fn.__class__ is FunctionType and not fn.__dict__:  # neither a wrapper nor a function that may be marked
         return bool(fn.__code__.co_flags & inspect.CO_COROUTINE)
-    while isinstance(fn, partial):
+    while fn.__class__ is partial:
         fn = fn.func
-    call = getattr(type(fn), "__call__", None)  # noqa: B004 - the method itself is wanted
+    call = getattr(fn.__class__, "__call__", None)  # noqa: B004 - the method itself is wanted
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import operator
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeVar, final, overload
 
@@ -273,6 +274,9 @@ class BuiltIn(NamedTuple):
     calling it without arguments gives a zero."""
     fits: tuple[type[Any], ...] = ()
     """Types that it folds; empty if unknown."""
+    exact: bool = False
+    """Whether the result is of one of these types itself. Then the value of any other container, such as a deque or an
+    OrderedDict, would lose its type."""
     wanted: str = ""
     """Those types as text."""
     erased: Literal["", "items", "sum"] = ""
@@ -281,18 +285,20 @@ class BuiltIn(NamedTuple):
 
 
 BUILT_IN: Final[Mapping[int, BuiltIn]] = {
-    id(append): BuiltIn(list, fits=(list, tuple), wanted="a list or a tuple", erased="items"),
-    id(add): BuiltIn(fits=(int, float, complex, str, bytes, list, tuple), wanted="a type that has +", erased="sum"),
+    id(append): BuiltIn(list, fits=(list, tuple), exact=True, wanted="a list or a tuple", erased="items"),
+    id(add): BuiltIn(
+        fits=(int, float, complex, str, bytes, list, tuple, deque), wanted="a type that has +", erased="sum"
+    ),
     id(union): BuiltIn(list, fits=(list, tuple, set, frozenset), wanted="a list, a tuple or a set", erased="items"),
-    id(merge): BuiltIn(dict, fits=(dict,), wanted="a dict"),
-    id(messages): BuiltIn(list, fits=(list,), wanted="a list", erased="items"),
+    id(merge): BuiltIn(dict, fits=(dict,), exact=True, wanted="a dict"),
+    id(messages): BuiltIn(list, fits=(list,), exact=True, wanted="a list", erased="items"),
     id(_operators.add): BuiltIn(erased="sum"),
     id(_operators.concat): BuiltIn(erased="sum"),
     id(_operators.or_): BuiltIn(erased="sum"),
 }
 """Built-in reducers with properties that `compile()` knows.
 
-The keys are ids, as a user's reducer need not be hashable. `compile()` judges only the types in `fits`.
+The keys are ids, as a user's reducer need not be hashable. `compile()` judges a field by `fits` and `exact`.
 """
 NEITHER: Final = frozenset({"DELETE", "UNSET", "Overwrite", "reduced"})
 """Names in `__all__` that are neither reducers nor markers. A function that makes reducers belongs here too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 import typing
@@ -143,6 +144,50 @@ def test_reducer_without_an_identity_requires_a_value(hint: Any) -> None:
 
     with pytest.raises(InputError):
         initial(cls, {})
+
+
+class Notes(list[str]):
+    pass
+
+
+class Part(te.TypedDict):
+    n: int
+
+
+@pytest.mark.parametrize(
+    ("reducer", "hint"),
+    [
+        (append, collections.deque[int]),
+        (append, Notes),
+        (append, collections.deque[int] | None),
+        (union, collections.deque[int]),
+        (messages, collections.deque[Any]),
+        (merge, collections.OrderedDict[str, int]),
+        (merge, collections.Counter[str]),
+        (add, collections.OrderedDict[str, int]),
+        (add, Part),
+    ],
+)
+def test_reducer_that_would_change_the_type_of_a_container_is_a_problem(reducer: Any, hint: Any) -> None:
+    schema = StateSchema(te.TypedDict("cls", {"field": Annotated[hint, reducer]}), {})  # type: ignore[operator]
+
+    assert [problem.code for problem in schema.problems] == ["bad-reducer"]
+    assert "cannot fold" in schema.problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("reducer", "hint"),
+    [
+        (append, typing.Sequence[int]),
+        (append, typing.Iterable[int]),
+        (append, object),
+        (add, collections.deque[int]),
+        (merge, typing.MutableMapping[str, int]),
+        (merge, Part),
+    ],
+)
+def test_reducer_fits_types_that_its_result_has(reducer: Any, hint: Any) -> None:
+    read(te.TypedDict("cls", {"field": Annotated[hint, reducer]}))  # type: ignore[operator]
 
 
 def test_a_custom_reducer_may_name_its_identity() -> None:

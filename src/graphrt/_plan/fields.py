@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, final
+
+import typing_extensions as te
 
 from graphrt import reducers
 from graphrt._arguments import is_async
@@ -304,16 +307,12 @@ def _identity(fn: Any, annotation: Any) -> Callable[[], Any] | None:
 
 
 def _misfit(fn: Any, field: Field) -> tuple[str, str] | None:
-    """Return (why a built-in reducer cannot fold the field's type, the fix), or None if it can or might.
-
-    `known.fits` has the types that the reducer folds; empty if unknown.
-    """
+    """Return (why a built-in reducer cannot fold the field's type, the fix), or None if it can or might."""
     built_in = reducers.known(fn)
     if built_in is None or not built_in.fits:
         return None
     for member in hints.members(field.annotation):
-        kind = typing.get_origin(member) or member
-        if isinstance(kind, type) and kind in _KNOWN and not issubclass(kind, (built_in.fits, type(None))):
+        if not _fits(typing.get_origin(member) or member, built_in):
             return (
                 f"cannot fold {describe(field.annotation)}: it wants {built_in.wanted}",
                 f"Declare {built_in.wanted}, or use another reducer.",
@@ -321,8 +320,21 @@ def _misfit(fn: Any, field: Field) -> tuple[str, str] | None:
     return None
 
 
-_KNOWN: Final = frozenset({int, float, complex, bool, str, bytes, list, tuple, set, frozenset, dict})
-"""Types that `_misfit` checks; any other class may define its own `+` or iteration."""
+def _fits(kind: Any, built_in: reducers.BuiltIn) -> bool:
+    """Return whether a built-in reducer can or might fold a value of *kind*, a type or another annotation."""
+    if te.is_typeddict(kind):
+        kind = dict
+    if not isinstance(kind, type) or kind is type(None) or getattr(kind, "_is_protocol", False):
+        return True
+    if built_in.exact and issubclass(kind, Collection):  # a list is a Sequence as well
+        return any(issubclass(fit, kind) for fit in built_in.fits)
+    return kind not in _KNOWN or issubclass(kind, built_in.fits)
+
+
+_KNOWN: Final = frozenset(
+    {int, float, complex, bool, str, bytes, list, tuple, set, frozenset, dict, deque, OrderedDict}
+)
+"""Types that `_fits` checks for every reducer; any other class may define its own `+` or iteration."""
 
 
 def uncallable(fn: Any) -> tuple[str, str] | None:
