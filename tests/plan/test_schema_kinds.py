@@ -42,6 +42,21 @@ def test_input_takes_aliases_and_names_and_an_update_takes_names() -> None:
         run(Aliased, {}, {"uno": 3})
 
 
+class Address(BaseModel):
+    model_config = ConfigDict(alias_generator=str.upper)
+    city: str = "?"
+
+
+class Letter(BaseModel):
+    to: Address = Address()
+
+
+def test_nested_models_are_read_by_alias_and_by_name_in_inputs_and_updates() -> None:
+    for key in ("city", "CITY"):
+        assert run(Letter, {"to": {key: "Bergen"}}).to.city == "Bergen"
+        assert run(Letter, {}, {"to": {key: "Bergen"}}).to.city == "Bergen"
+
+
 class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
     count: Annotated[int, add] = 0

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 import pydantic
 import pytest
 import typing_extensions as te
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, AliasChoices, AliasPath, BaseModel, ConfigDict, Field, PrivateAttr
 
 from graphrt import InputError, reducers
 from graphrt._plan.fields import ABSENT
@@ -268,6 +268,19 @@ def test_aliases_are_names_of_the_input_only() -> None:
     with pytest.raises(InputError) as caught:
         initial(Aliased, {"Text": "a", "o2": 3})
     assert caught.value.code == "unknown-key"
+
+
+def test_an_update_from_outside_may_use_the_aliases_that_pydantic_reads() -> None:
+    class Aliased(BaseModel):
+        text: str = Field("", alias="Text")
+        other: int = Field(0, validation_alias=AliasChoices("o", AliasPath("deep", 0)))
+        shown: int = Field(0, alias="ignored", validation_alias="Shown")
+
+    named = read(Aliased).by_names
+
+    assert named({"Text": "a", "deep": [3], "Shown": 1, "more": 2}) == {"text": "a", "other": 3, "shown": 1, "more": 2}
+    with pytest.raises(InputError, match="not a field of the state: 'ignored'"):
+        initial(Aliased, {"ignored": 1})
 
 
 def test_extra_fields_are_kept() -> None:

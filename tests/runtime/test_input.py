@@ -174,6 +174,18 @@ def test_only_set_fields_of_a_model_are_the_update(face: Face) -> None:
     assert (state.x, state.y, state.n) == (1, 2, 5)
 
 
+def test_aliases_are_names_of_the_input_of_a_finished_thread(face: Face) -> None:
+    class Aliased(pydantic.BaseModel):
+        ref: int = pydantic.Field(0, alias="REF")
+
+    runtime = Runtime(sequence(("a", lambda s: None), state=Aliased), store="memory:")
+    face.run(runtime, {"REF": 1}, thread="t")
+
+    assert face.run(runtime, {"REF": 2}, thread="t").state.ref == 2
+    runtime.update("t", {"REF": 3})
+    assert runtime.state("t").values.ref == 3
+
+
 def test_an_instance_for_a_finished_thread_is_not_converted_again_and_loses_no_field(face: Face) -> None:
     class Price(pydantic.BaseModel):
         cents: Annotated[int, pydantic.AfterValidator(lambda euros: euros * 100)] = 0

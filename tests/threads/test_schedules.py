@@ -328,6 +328,18 @@ def test_defaults_of_the_input_are_computed_for_each_thread(world: World, clock:
     assert len({state.token for state in states}) == 2
 
 
+def test_aliases_and_extra_values_of_the_input_are_kept(world: World) -> None:
+    class Open(BaseModel, extra="allow"):
+        topic: str = Field("", alias="Topic")
+
+    g = GraphBuilder(Open, name="open")
+    g.add_node("a", lambda state: {})
+    g.set_entry("a")
+    runtime: Any = world.runtime(g.compile())
+
+    assert runtime.schedules.add("open", "0 * * * *", {"Topic": "x", "more": 1}).input == {"topic": "x", "more": 1}
+
+
 def test_schedule_that_a_wrong_clock_moved_is_reset_when_it_is_added_again(runtime: Any, clock: VirtualClock) -> None:
     runtime.schedules.add("daily", "0 9 * * *", {})
     ahead = VirtualClock(clock() + 400 * 86_400)

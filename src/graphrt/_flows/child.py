@@ -269,7 +269,7 @@ def _later(task: Task, parent: RunState, engine: Engine, previous: Mapping[str, 
     is_made = callable(task.node.policy.input) and not is_mapping(task.node.policy.input)
     if plan.update.kind == "overwrite":  # no field has a reducer
         inputs, arg, is_made = {**inputs, **arg}, {}, False
-    replaced = {} if is_made else inputs
+    replaced = plan.state.by_names({} if is_made else inputs)
     values = plan.state.initial({**previous, **redacted_update(engine, replaced, what, whole=True)}, where=where)
     engine.start(values)
     for update in (inputs if is_made else None, arg):
@@ -307,7 +307,7 @@ def _input(task: Task, parent: RunState, plan: Plan) -> Mapping[str, Any]:
         InputError: A mapping function raised or returned no mapping, or the argument of the Send is not a mapping.
     """
     inputs, arg = _parts(task, parent, plan)
-    return {**inputs, **arg}
+    return {**inputs, **plan.state.by_names(arg)}
 
 
 def _parts(task: Task, parent: RunState, plan: Plan) -> tuple[dict[str, Any], Mapping[str, Any]]:

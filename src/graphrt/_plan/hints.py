@@ -250,7 +250,7 @@ def _flat(arg: Any) -> tuple[Any, ...]:
 
 def aliases_of(info: FieldInfo) -> list[str]:
     """Return the aliases that an input may use for a pydantic field besides its name."""
-    return [name for alias in (info.alias, info.validation_alias) for name in _alias_names(alias)]
+    return _alias_names(info.validation_alias)
 
 
 def _alias_names(alias: Any) -> list[str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast, final
 
 import pydantic
 import typing_extensions as te
-from pydantic import BaseModel, ValidationError
+from pydantic import AliasPath, BaseModel, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
 from pydantic_core import PydanticUndefined
 
@@ -53,7 +53,7 @@ class StateSchema:
 
     # fmt: off
     __slots__ = (
-        "_also", "_hidden", "aliases", "assigned", "cls", "fields", "keeps", "kind", "problems", "redacted",
+        "_also", "_hidden", "assigned", "cls", "fields", "keeps", "kind", "problems", "redacted",
         "unquoted", "untracked", "varying", "view",
     )
     # fmt: on
@@ -65,8 +65,6 @@ class StateSchema:
         self.problems: list[Problem] = []
         self._also: frozenset[str] = frozenset()
         """Keys that an input may have in addition to the fields: aliases, InitVars."""
-        self.aliases: dict[str, str] = {}
-        """Alias of a field of a pydantic model to the field's name."""
         self.view: Callable[[Values], Any] = dict[str, Any].copy
         """Makes the view, the object that nodes and routers receive. It shares the values, but not the dict itself."""
         self.kind: str = _kind(self.cls)
@@ -136,10 +134,7 @@ class StateSchema:
             self.problems.append(unresolved(cls, error))
             return
         self._read_infos(cls.__pydantic_fields__, Checks(cls, localns, self.problems))
-        self.aliases = {
-            alias: name for name, info in cls.__pydantic_fields__.items() for alias in hints.aliases_of(info)
-        }
-        self._also = frozenset(self.aliases)
+        self._also = frozenset(a for info in cls.__pydantic_fields__.values() for a in hints.aliases_of(info))
         self.view = pydantic_view(cls, tuple(self.fields))
 
     def _read_infos(self, infos: Mapping[str, FieldInfo], checks: Checks) -> None:
@@ -227,6 +222,20 @@ class StateSchema:
             if name not in checked and field.identity is not None:
                 checked[name] = field.identity()
         return {name: checked[name] for name in self.fields if name in checked}
+
+    def by_names(self, keys: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return an input with the names of a model's fields in place of their aliases, which pydantic reads first."""
+        if self.kind != "pydantic" or self._also.isdisjoint(keys):
+            return keys
+        named = {key: value for key, value in keys.items() if key in self.fields or key not in self._also}
+        for name, info in self.cls.__pydantic_fields__.items():
+            for choice in getattr(info.validation_alias, "choices", (info.validation_alias,)):
+                path: Any = AliasPath(choice) if isinstance(choice, str) else choice
+                value = PydanticUndefined if path is None else path.search_dict_for_path(dict(keys))
+                if value is not PydanticUndefined:
+                    named[name] = value
+                    break
+        return named
 
     def unchecked(self, field_values: Mapping[str, Any]) -> Values:
         """Return *field_values* with defaults and without validation: `Erased()`, for example, fits no type."""

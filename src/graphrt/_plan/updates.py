@@ -326,6 +326,7 @@ class UpdateSchema:
             InputError: A key is not a field, or a value does not fit.
             UpdateError: A DELETE without a default.
         """
+        input_values = self.state.by_names(input_values)
         self.state.refuse_unknown(input_values, where)
         result: Values = {}
         for name, field in self.state.fields.items():

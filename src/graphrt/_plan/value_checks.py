@@ -16,6 +16,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, cast
 
 import annotated_types
@@ -125,6 +126,8 @@ def checker(hint: Any, config: Mapping[str, Any] | None = None, localns: Mapping
     options = {"arbitrary_types_allowed": True, **(config or {})}
     adapter = adapter_of(portable(hint, localns), options)
     check: Check = adapter.validator.validate_python
+    if _has_aliases(adapter.core_schema):  # both names, as for an input that is validated whole
+        check = partial(adapter.validator.validate_python, by_alias=True, by_name=True)
     repeatable = _is_repeatable(adapter.core_schema)
     if not _refuses_markers(hint):  # else the compiled validator does it, without a Python call around it
         return Checked(_guarded(check), repeatable=repeatable)
@@ -152,11 +155,21 @@ def _is_repeatable(schema: Any) -> bool:
             module = getattr(getattr(function, "func", function), "__module__", None)  # `func`: of a partial
             if not str(module).startswith("pydantic._internal."):
                 return False
-        case "model" | "dataclass" if (node.get("config") or {}).get("revalidate_instances") != "always":
+        case "model" | "dataclass" if not _revalidates(node.get("config")):
             return True
         case _:
             pass
     return all(_is_repeatable(part) for key, part in node.items() if key not in ("metadata", "serialization"))
+
+
+def _has_aliases(schema: Any) -> bool:
+    """Return True if *schema*, of pydantic-core or a part of one, has fields with aliases at any depth."""
+    if isinstance(schema, (list, tuple)):
+        return any(map(_has_aliases, cast("Sequence[Any]", schema)))
+    if not isinstance(schema, dict):
+        return False
+    node = cast("dict[str, Any]", schema)
+    return "validation_alias" in node or any(map(_has_aliases, node.values()))
 
 
 def _revalidates(config: Mapping[str, Any] | None) -> bool:

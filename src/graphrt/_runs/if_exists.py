@@ -128,10 +128,12 @@ def given_fields(plan: Plan, input_: Any) -> frozenset[str]:
     Defaults do not count, since a factory may create a different one for each input. With a reducer of the whole state,
     the input of a finished thread is one value, under `WHOLE`.
     """
-    fields, aliases = plan.state.fields, plan.state.aliases
-    names: Iterable[Any] = input_ if is_mapping(input_) else getattr(input_, "model_fields_set", fields)
+    fields = plan.state.fields
+    names: Iterable[Any] = getattr(input_, "model_fields_set", fields)
+    if is_mapping(input_):
+        names = plan.state.by_names(input_)
     # EXTRA stands for all values given to a model with extra="allow" beyond its fields.
-    fields_given = frozenset(aliases.get(key, key if key in fields else EXTRA) for key in names)
+    fields_given = frozenset(key if key in fields else EXTRA for key in names)
     return fields_given if plan.update.whole is None else fields_given | {WHOLE}
 
 

@@ -441,6 +441,7 @@ def checked_update(engine: Engine, input_: Any, *, what: str = "The input of a f
             given=type(input_).__name__,
             where=engine.where(),
         )
+    entries = plan.state.by_names(entries)
     unknown = [key for key in entries if key not in plan.state.fields]
     if unknown:
         raise UNKNOWN_KEY(

@@ -17,13 +17,14 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, final, get_args
 from uuid import uuid4
 
-from graphrt._arguments import is_mapping
 from graphrt._codec import NotStorable
 from graphrt._drivers.child_threads import Tags
 from graphrt._engine.engine import Engine
 from graphrt._engine.storability import tracked
+from graphrt._plan.state import EXTRA
 from graphrt._runs import detached, open_run
 from graphrt._runs.cron import Cron
+from graphrt._runs.if_exists import given_fields
 from graphrt._runs.labels import new_labels
 from graphrt._runs.loading import exists, the_store
 from graphrt._runs.run_config import RunConfig
@@ -312,9 +313,10 @@ def _written(config: RunConfig, definition: dict[str, Any], input_: Any) -> byte
     values = open_run.entered(config, engine, values)  # redacts, if the runtime has redaction rules
     # Leave out defaults: each thread gets fresh ones, and a factory returns a different value at every call of `add`. A
     # pydantic model knows which of its fields were set; for other objects all fields count.
-    set_fields = set(input_) if is_mapping(input_) else getattr(input_, "model_fields_set", values)
+    set_fields = given_fields(plan, input_)
     # `tracked` leaves out the fields that are never stored.
     stored = {name: value for name, value in tracked(engine, values).items() if name in set_fields}
+    stored |= stored.pop(EXTRA, {})
     if names is not None:
         stored = {name: value for name, value in stored.items() if name in names}
     try:
