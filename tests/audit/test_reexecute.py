@@ -15,6 +15,7 @@ import pytest
 from examples.runbook.graph import Site
 from examples.runbook.graph import graph as runbook
 from examples.runbook.offline import offline
+from pydantic import AfterValidator, BaseModel, Field
 from tests.audit.honest_logs import KEY, options
 from tests.journal import voyage
 from typing_extensions import TypedDict
@@ -80,6 +81,23 @@ def test_voyage_is_repeated_from_its_store_and_from_its_log(tmp_path: Path) -> N
     assert reexecute(tmp_path / "log", voyage.graph(), key=KEY).entries == len(before) - 2  # without the resumes
     with pytest.raises(AuditError, match="wrong-key"):
         reexecute(tmp_path / "log", voyage.graph(), key=KEY[::-1])
+
+
+def test_inputs_that_validators_changed_are_not_validated_a_second_time() -> None:
+    class Price(BaseModel):
+        cents: Annotated[int, AfterValidator(lambda euros: euros * 100)] = 0
+
+    class Question(BaseModel):
+        cents: Annotated[int, Field(lt=100)]
+
+    g: Any = GraphBuilder(Price, name="price", input=Question)
+    graph = g.add_node("a", lambda state: None).add_edge(START, "a").compile()
+    with Runtime(graph, store="memory:", **options()) as runtime:
+        assert runtime.run({"cents": 5}, thread="t").state.cents == 500
+        assert runtime.run({"cents": 6}, thread="t").state.cents == 600
+        found = runtime.reexecute("t")
+
+    assert found.same, found.sentence
 
 
 @pytest.mark.parametrize("verb", ["fork", "prune"])

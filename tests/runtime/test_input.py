@@ -9,7 +9,7 @@ import pydantic
 import pytest
 
 from graphrt import END, START, GraphBuilder, GraphrtError, InputError, Overwrite, Runtime
-from graphrt.reducers import add, append
+from graphrt.reducers import add, append, redacted
 
 from .support import Face, general, get, note, sequence, state_class
 
@@ -289,6 +289,53 @@ def test_input_and_output_schemas_narrow_the_fields(face: Face) -> None:
     with pytest.raises(InputError) as caught:
         face.run(graph, {"question": "why", "work": 3})
     assert caught.value.code == "unknown-key"
+
+
+class Question(pydantic.BaseModel):
+    topic: Annotated[str, pydantic.Field(min_length=3)]
+    depth: int = 7
+
+
+def test_an_input_is_validated_by_the_class_given_as_input(face: Face) -> None:
+    class Whole(pydantic.BaseModel):
+        topic: str
+        depth: int = 3
+        work: int = 0
+
+    g: Any = GraphBuilder(Whole, input=Question)
+    runtime = Runtime(g.add_node("a", lambda s: {"work": 1}).add_edge(START, "a").compile(), store="memory:")
+
+    for thread, given in (("t", {"topic": "tea"}), ("u", Question(topic="tea"))):
+        assert face.run(runtime, given, thread=thread).state == Whole(topic="tea", depth=7, work=1)
+    assert runtime.schedules.add("s", "0 8 * * *", {"topic": "tea"}).input == {"topic": "tea"}
+    with pytest.raises(InputError, match="does not fit Question: topic"):
+        face.run(runtime, {"topic": "x"}, thread="v")
+    with pytest.raises(InputError, match="lacks a field that has no default: 'topic'"):
+        face.run(runtime, {}, thread="v")
+
+
+def test_the_class_given_as_input_quotes_no_redacted_value(face: Face) -> None:
+    class Whole(pydantic.BaseModel):
+        topic: Annotated[str, redacted]
+        depth: int = 3
+
+    g: Any = GraphBuilder(Whole, input=Question)
+
+    with pytest.raises(InputError) as caught:
+        face.run(g.add_node("a", lambda s: None).add_edge(START, "a").compile(), {"topic": "Q7"})
+    assert "Q7" not in str(caught.value)
+
+
+def test_an_instance_of_the_input_class_is_an_update_of_a_finished_thread(face: Face) -> None:
+    class Whole(pydantic.BaseModel):
+        topic: str
+        depth: int = 3
+
+    g: Any = GraphBuilder(Whole, input=Question)
+    runtime = Runtime(g.add_node("a", lambda s: None).add_edge(START, "a").compile(), store="memory:")
+    face.run(runtime, Question(topic="tea", depth=1), thread="t")
+
+    assert face.run(runtime, Question(topic="milk"), thread="t").state == Whole(topic="milk", depth=1)
 
 
 class Cat(pydantic.BaseModel):

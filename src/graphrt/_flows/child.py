@@ -188,8 +188,8 @@ def _begin(task: Task, parent: RunState, plan: Plan, limits: Limits, *, repeated
         inputs = _input(task, parent, plan)
         if repeated and any(map(erased_in, inputs.values())):
             values = plan.state.unchecked(inputs)  # with defaults, and not validated
-        else:  # validated; `only`: the fields of the graph's input schema, None for all
-            values = plan.state.initial(inputs, where=parent.where(task), only=plan.spec.input_names)
+        else:  # validated; `given_as`: by the graph's input schema first, if it has one
+            values = plan.state.initial(inputs, where=parent.where(task), given_as=plan.spec.input_schema)
         # `whole`: an input has complete values, while an update may have operands of reducers.
         values = dict(redacted_update(engine, values, what, whole=True))
         if plan.state.varying:

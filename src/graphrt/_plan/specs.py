@@ -195,16 +195,26 @@ class GraphSpec:
     """Class of the input schema; None if an input is the whole state."""
     output: Any = None
     """Class of the output schema; None if the output is the whole state."""
-    input_names: frozenset[str] | None = None
-    """Fields of the input schema; None for all fields."""
-    output_names: frozenset[str] | None = None
-    """Fields of the output schema; None for all fields."""
+    input_schema: StateSchema | None = None
+    """The schema of `input`, which validates inputs; None if an input is the whole state."""
+    output_schema: StateSchema | None = None
+    """The schema of `output`; None if the output is the whole state."""
     version: int = 0
     """Number of the build, which is not part of the fingerprint."""
     hands_over_to: tuple[Ref, ...] = ()
     """Where it is nested: nodes of the enclosing graph, or END, that Commands with `graph=PARENT` may lead to."""
     problems: tuple[Any, ...] = field(default=())
     """Problems found while the builder was called, for instance a misspelt policy argument."""
+
+    @property
+    def input_names(self) -> frozenset[str] | None:
+        """Fields of the input schema; None for all fields."""
+        return None if self.input_schema is None else frozenset(self.input_schema.fields)
+
+    @property
+    def output_names(self) -> frozenset[str] | None:
+        """Fields of the output schema; None for all fields."""
+        return None if self.output_schema is None else frozenset(self.output_schema.fields)
 
 
 def pairs(routes: Any) -> list[tuple[Any, Ref]]:

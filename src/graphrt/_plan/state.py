@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast, final
 
 import pydantic
@@ -48,18 +48,32 @@ __all__ = ["EXTRA", "StateSchema", "Values", "explain", "field_hint", "short"]
 
 
 @final
+class Recorded(dict[str, Any]):
+    """The values of an input that a journal has. They were validated, which may have changed them, and are not again."""
+
+
+@final
 class StateSchema:
     """The fields of a state class, and operations on all of them. Problems are collected for `compile()` to raise."""
 
     # fmt: off
     __slots__ = (
         "_also", "_hidden", "assigned", "cls", "fields", "keeps", "kind", "problems", "redacted",
-        "unquoted", "untracked", "varying", "view",
+        "title", "unquoted", "untracked", "varying", "view",
     )
     # fmt: on
 
-    def __init__(self, cls: Any, localns: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        cls: Any,
+        localns: Mapping[str, Any] | None = None,
+        *,
+        title: str = "state",
+        unquoted: frozenset[str] = frozenset(),
+    ) -> None:
         self.cls: Any = typing.get_origin(cls) or cls
+        self.title: str = title
+        """What the class describes, for errors: the state, or the input of a graph."""
         self.fields: dict[str, Field] = {}
         """Fields by name, in declaration order."""
         self.problems: list[Problem] = []
@@ -91,7 +105,7 @@ class StateSchema:
         """Stored fields whose defaults may differ at each call."""
         self.untracked: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.untracked)
         self.redacted: frozenset[str] = frozenset(field.name for field in self.fields.values() if field.redacted)
-        self.unquoted: frozenset[str] = self.untracked | self.redacted
+        self.unquoted: frozenset[str] = self.untracked | self.redacted | (unquoted & self.fields.keys())
         """Fields whose values messages must not quote (R16, decision 0126)."""
         self._hidden: frozenset[str] = self.unquoted
         """Names and aliases of these fields, under which a pydantic validation error may list them."""
@@ -189,26 +203,28 @@ class StateSchema:
 
     # -- values --------------------------------------------------------------------------------------------------
 
-    def initial(self, graph_input: Any, *, where: str | Place, only: frozenset[str] | None = None) -> Values:
+    def initial(self, graph_input: Any, *, where: str | Place, given_as: StateSchema | None = None) -> Values:
         """Return the initial values from an input, validated as a whole, with defaults and sharing no containers.
 
         Args:
-            graph_input: An instance of the state class or a mapping of its fields; with *only*, any model or dataclass.
+            graph_input: An instance of the state class, or a mapping of its fields.
             where: The place to name in an error, for instance `graph 'x'`.
-            only: Fields of the graph's input schema that the input may contain; None if an input is a whole state.
+            given_as: The graph's input schema, if it has one: an input that is not a state is first validated by it.
 
         Raises:
             InputError: Unknown keys, missing fields or wrong types. All mistakes of one kind are reported at once.
         """
-        if self.kind != "typeddict" and isinstance(graph_input, self.cls):
+        if graph_input.__class__ is Recorded:
+            return self.unchecked(graph_input)
+        if self.is_instance(graph_input):
             return self._initial_instance(graph_input, where)
-        if only is not None and (isinstance(graph_input, BaseModel) or _is_instance_of_dataclass(graph_input)):
-            # An instance of that schema.
-            graph_input = {name: getattr(graph_input, name) for name in only if hasattr(graph_input, name)}
+        if given_as is not None:
+            values = given_as.initial(graph_input, where=where)
+            graph_input = values | values.pop(EXTRA, {})
         if not is_mapping(graph_input):
             self._refuse_kind(graph_input, where)
         keys: Mapping[str, Any] = graph_input
-        self.refuse_unknown(keys, where, only)
+        self.refuse_unknown(keys, where)
         if self.kind == "pydantic":
             return self._initial_pydantic(keys, where)
         values = {name: own(value) for name, value in keys.items() if name in self.fields}
@@ -222,6 +238,10 @@ class StateSchema:
             if name not in checked and field.identity is not None:
                 checked[name] = field.identity()
         return {name: checked[name] for name in self.fields if name in checked}
+
+    def is_instance(self, value: Any) -> bool:
+        """Return True if *value* is an instance of the class, a model or dataclass; a TypedDict has no instances."""
+        return self.kind != "typeddict" and isinstance(value, self.cls)
 
     def by_names(self, keys: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an input with the names of a model's fields in place of their aliases, which pydantic reads first."""
@@ -363,23 +383,19 @@ class StateSchema:
             where=where,
         )
 
-    def refuse_unknown(
-        self, input_values: Mapping[str, Any], where: str | Place, only: frozenset[str] | None = None
-    ) -> None:
-        """Reject an input with keys that are not fields; *only* as for `initial`."""
-        allowed: Collection[str] = only if only is not None else self.fields.keys()
-        if only is None:
-            if self.kind == "pydantic" and self.cls.model_config.get("extra") == "allow":
-                return
-            allowed = {*allowed, *self._also}
+    def refuse_unknown(self, input_values: Mapping[str, Any], where: str | Place) -> None:
+        """Reject an input with keys that are not fields."""
+        if self.kind == "pydantic" and self.cls.model_config.get("extra") == "allow":
+            return
+        allowed = {*self.fields, *self._also}
         unknown = [key for key in input_values if key not in allowed]
         if unknown:
             guess = closest(unknown[0], [str(name) for name in allowed])
             raise UNKNOWN_KEY(
                 who="The input",
                 unknown=unknown,
-                schema="graph input" if only is not None else "state",
-                fields=sorted(map(str, allowed)) if only is not None else self.fields,
+                schema=self.title,
+                fields=self.fields,
                 field=str(unknown[0]),
                 where=where,
                 guess=guess,
@@ -456,11 +472,6 @@ def _set_pydantic_default(field: Field, info: FieldInfo) -> None:
         field.has_default, field.make_default = True, lambda: own(value)
     elif not info.default_factory_takes_validated_data:  # else it needs an input, and a reset has none
         field.call(cast("Callable[[], Any]", info.default_factory))
-
-
-def _is_instance_of_dataclass(value: Any) -> bool:
-    # `is_dataclass` is true for the class itself as well.
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def _class_vars(declared: Mapping[str, Any]) -> set[str]:

@@ -252,7 +252,7 @@ class UpdateSchema:
         values: Mapping[str, Any]
         if is_mapping(returned):
             values = returned
-        elif self.state.kind != "typeddict" and isinstance(returned, self.state.cls):
+        elif self.state.is_instance(returned):
             values = self.state.values_of(returned)
         else:
             return None

@@ -93,7 +93,7 @@ class ThreadsOfRun:
         """
         plan = graph.__graphrt_plan__
         # Only for its errors; `make` checks again.
-        plan.state.initial(given, where=plan.place(), only=plan.spec.input_names)
+        plan.state.initial(given, where=plan.place(), given_as=plan.spec.input_schema)
         labels = new_labels(title, tags)
         if labels is not None:
             the_store(self._config).require("labels")

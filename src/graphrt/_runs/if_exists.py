@@ -131,7 +131,8 @@ def given_fields(plan: Plan, input_: Any) -> frozenset[str]:
     fields = plan.state.fields
     names: Iterable[Any] = getattr(input_, "model_fields_set", fields)
     if is_mapping(input_):
-        names = plan.state.by_names(input_)
+        schema = plan.spec.input_schema
+        names = plan.state.by_names(input_ if schema is None else schema.by_names(input_))
     # EXTRA stands for all values given to a model with extra="allow" beyond its fields.
     fields_given = frozenset(key if key in fields else EXTRA for key in names)
     return fields_given if plan.update.whole is None else fields_given | {WHOLE}

@@ -23,7 +23,7 @@ from graphrt._engine.spending import budget_field
 from graphrt._engine.storability import storable, tracked
 from graphrt._journal import batch, leases
 from graphrt._plan.fields import describe, own
-from graphrt._plan.state import explain
+from graphrt._plan.state import Recorded, explain
 from graphrt._plan.state_reducer import WHOLE
 from graphrt._plan.value_checks import is_marker
 from graphrt._runs import listeners, loading
@@ -96,7 +96,9 @@ def begin(
         engine = Engine(plan, config.limits, check_state=config.checks_state)
         # Sinks see the run begin as soon as it is opened, so the input is checked first. If that fails, nothing has to
         # be released. No error needs redacting: redaction rules come with an audit log, which needs a store.
-        values = entered(config, engine, plan.state.initial(input_, where=plan.place(), only=plan.spec.input_names))
+        values = entered(
+            config, engine, plan.state.initial(input_, where=plan.place(), given_as=plan.spec.input_schema)
+        )
         opened = ActiveRun(config, engine, None, reads=reads)
         return _started(opened, values, values, fresh=True, names=())
     made = thread_id is None
@@ -108,7 +110,7 @@ def begin(
     opened_run: ActiveRun | None = None
     try:
         if claim.head.seq == 0:
-            values = plan.state.initial(input_, where=plan.place(), only=plan.spec.input_names)
+            values = plan.state.initial(input_, where=plan.place(), given_as=plan.spec.input_schema)
             engine = Engine(plan, config.limits, thread=thread_id, check_state=config.checks_state)
             values = entered(config, engine, values)
             engine.belong_to(parent)
@@ -419,8 +421,8 @@ def checked_update(engine: Engine, input_: Any, *, what: str = "The input of a f
     """Return a value from the caller as a checked update, in containers of its own (R15).
 
     Args:
-        input_: A mapping of fields, or an instance of the state class. For a pydantic model only the fields that were
-            set count. An update, as nodes return it, if the graph has a reducer of the whole state.
+        input_: A mapping of fields, or an instance of the state class or the graph's input class. For a pydantic model
+            only the fields that were set count. An update, as nodes return it, if the graph has a reducer of the whole state.
         what: Subject of the error messages.
 
     Raises:
@@ -429,11 +431,16 @@ def checked_update(engine: Engine, input_: Any, *, what: str = "The input of a f
     plan = engine.plan
     if plan.update.whole is not None:
         return _checked_whole(engine, input_, what)
+    if input_.__class__ is Recorded:
+        return plan.state.own_all(input_)
     entries: Any = input_
     validated: frozenset[str] = frozenset()
-    if plan.state.kind != "typeddict" and isinstance(input_, plan.state.cls):
+    schema = plan.spec.input_schema
+    if plan.state.is_instance(input_):
         entries = plan.state.values_of(input_, set_only=True)
         validated = plan.state.validated(entries)
+    elif schema is not None and schema.is_instance(input_):
+        entries = schema.values_of(input_, set_only=True)
     if not is_mapping(entries):
         raise INPUT_OF_WRONG_KIND(
             who=what,

@@ -21,6 +21,7 @@ from typing import Any, Final, final
 from graphrt import events
 from graphrt._engine.engine import Engine
 from graphrt._engine.erased_values import erased_in
+from graphrt._plan.state import Recorded
 from graphrt._runs import mail, reopen_run, run_to_end, state_edits
 from graphrt._runs.answers import Given
 from graphrt._runs.deep_equal import alike
@@ -221,11 +222,9 @@ def _run(event: events.RunStarted, thread: str, *, if_exists: IfExists) -> Calla
     """Return the call that started a run on an input."""
 
     def run(config: RunConfig) -> Any:
-        # On a new thread the entry has the whole state with defaults. A caller gives only fields of the input schema.
-        names = config.plan.spec.input_names if event.fresh else None
-        input_: Any = {name: value for name, value in event.input.items() if names is None or name in names}
-        if not event.fresh:
-            input_ = config.plan.update.returned(event.input)
+        update = config.plan.update
+        whole_update = update.whole is not None and not event.fresh  # one value, which a reducer of the state takes
+        input_: Any = update.returned(event.input) if whole_update else Recorded(event.input)
         return run_to_end.run(config, input_, thread, if_exists=if_exists)
 
     return run

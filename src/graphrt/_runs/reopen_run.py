@@ -170,7 +170,7 @@ def _check_same_input(config: RunConfig, engine: Engine, input_: Any, status: st
     # may change field values, so an input that differs as an update is also compared as a whole state.
     ways: list[Callable[[], dict[str, Any]]] = [
         lambda: open_run.checked_update(engine, input_, what="The input of a thread"),
-        lambda: plan.state.initial(input_, where=plan.place(), only=plan.spec.input_names),
+        lambda: plan.state.initial(input_, where=plan.place(), given_as=plan.spec.input_schema),
     ]
     input_digests: dict[str, str] = {}
     refusal: InputError | None = None

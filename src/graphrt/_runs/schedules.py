@@ -307,8 +307,11 @@ def _written(config: RunConfig, definition: dict[str, Any], input_: Any) -> byte
         InputError: The input does not fit, or cannot be stored.
     """
     plan = config.plan
-    names = plan.spec.input_names
-    values = plan.state.initial(input_, where=plan.place(), only=names)  # checked, with the defaults of other fields
+    schema = plan.spec.input_schema
+    # Checked, with the defaults of other fields.
+    values = plan.state.initial(input_, where=plan.place(), given_as=schema)
+    if schema is not None and not plan.state.is_instance(input_):  # each thread is given what this schema takes
+        values |= schema.initial(input_, where=plan.place())
     engine = Engine(plan, config.limits)
     values = open_run.entered(config, engine, values)  # redacts, if the runtime has redaction rules
     # Leave out defaults: each thread gets fresh ones, and a factory returns a different value at every call of `add`. A
@@ -317,8 +320,10 @@ def _written(config: RunConfig, definition: dict[str, Any], input_: Any) -> byte
     # `tracked` leaves out the fields that are never stored.
     stored = {name: value for name, value in tracked(engine, values).items() if name in set_fields}
     stored |= stored.pop(EXTRA, {})
-    if names is not None:
-        stored = {name: value for name, value in stored.items() if name in names}
+    if schema is not None:
+        stored = {
+            name: value for name, value in stored.items() if name in schema.fields or name not in plan.state.fields
+        }
     try:
         return plan.codec.dump(definition | {"input": stored})
     except NotStorable as error:

@@ -256,8 +256,8 @@ class GraphBuilder(Generic[S, U, I_co]):
         # Set by `from_spec`, and used by `compile`: the limits and the accepted judgements of a manifest.
         self._limits: Limits | None = None
         self._allow: tuple[str, ...] = ()
-        self._names = {
-            option: schema_names(option, schema, self._state, self._localns, self._where, self._problems)
+        self._schemas = {
+            option: _schema(option, schema, self._state, self._localns, self._where, self._problems)
             for option, schema in (("input", input), ("output", output))
         }
 
@@ -634,8 +634,8 @@ class GraphBuilder(Generic[S, U, I_co]):
             file=self._file,
             input=self._input,
             output=self._output,
-            input_names=self._names["input"],
-            output_names=self._names["output"],
+            input_schema=self._schemas["input"],
+            output_schema=self._schemas["output"],
             version=self._version,
             hands_over_to=self._hands_over_to,
             problems=tuple(self._problems),
@@ -664,10 +664,10 @@ def is_name(name: object) -> bool:
     return isinstance(name, str) and bool(name.strip())
 
 
-def schema_names(
+def _schema(
     option: str, schema: Any, state: StateSchema, localns: Mapping[str, Any], where: str, problems: list[Problem]
-) -> frozenset[str] | None:
-    """Return the field names of an input or output schema; None without a schema, which means all fields of the state.
+) -> StateSchema | None:
+    """Return an input or output schema; None without one, which means all fields of the state.
 
     Args:
         option: `input` or `output`.
@@ -679,7 +679,7 @@ def schema_names(
     """
     if schema is None:
         return None
-    read = StateSchema(schema, localns)
+    read = StateSchema(schema, localns, title=f"graph {option}", unquoted=state.unquoted)
     unknown = [field for field in read.fields if field not in state.fields]
     problems += read.problems
     if unknown:
@@ -688,4 +688,4 @@ def schema_names(
                 who=f"The {option} schema {schema.__name__}", unknown=names(unknown), fields=state.fields, where=where
             )
         )
-    return frozenset(read.fields)
+    return read
