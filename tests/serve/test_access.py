@@ -10,7 +10,8 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from graphrt import InputError, Runtime
-from graphrt.serve import ALL_RIGHTS, Bounds, Caller, LoopbackAccess, app
+from graphrt.serve import ALL_RIGHTS, Bounds, Caller, LoopbackAccess, anyone, app
+from graphrt.serve._access import checked_origins
 from graphrt.serve._verbs import VERBS
 
 from .conftest import SECRET, papers
@@ -114,6 +115,35 @@ def test_pages_of_other_origins_are_refused_unless_they_are_listed(serve):
     assert "access-control-allow-origin" not in asked(closed, "https://app.example")
     assert "access-control-allow-origin" not in asked(named, "https://evil.example")
     assert asked(named, "https://app.example")["access-control-allow-origin"] == "https://app.example"
+
+
+@pytest.mark.parametrize(
+    "cors",
+    [
+        "https://app.example",
+        "*",
+        None,
+        [5],
+        ["https://app.example/"],
+        ["https://app.example", "app.example"],
+        ["https://*.example"],
+        ["https://App.example"],
+        ["https://app.example:443"],
+        ["https://app.example/page"],
+        ["https://bücher.example"],
+    ],
+)
+def test_origin_that_no_page_has_is_refused(cors):
+    with Runtime(papers(), store="memory:") as runtime, pytest.raises(InputError, match="cors= cannot be"):
+        app(runtime, authorize=anyone, cors=cors)
+    with pytest.raises(InputError, match="cors= cannot be"):
+        LoopbackAccess("token-1", cors=cors)
+
+
+def test_origins_of_every_kind_are_accepted():
+    cors = ["*", "null", "http://localhost:5173", "http://[::1]:8080", "chrome-extension://abc"]
+
+    assert checked_origins(cors) == tuple(cors)
 
 
 SITES = [

@@ -39,7 +39,9 @@ TOKEN: Final = "GRAPHRT_SERVE_TOKEN"  # noqa: S105 - the name of a variable
     "--concurrency", type=click.IntRange(1), default=8, show_default=True, help="Threads driven at once, per graph."
 )
 @click.option("--authorize", metavar="TARGET", help="A function of the request that returns a graphrt.serve.Caller.")
-@click.option("--cors", multiple=True, metavar="ORIGIN", help="A page that may call the server; may be repeated.")
+@click.option(
+    "--cors", multiple=True, metavar="ORIGIN", help="Origin of pages that may call the server; may be repeated."
+)
 @click.option(
     "--grace", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds for open work to end."
 )
@@ -54,7 +56,7 @@ def serve(
     """
     from graphrt.serve import LoopbackAccess, UiMessageChat, app
     from graphrt.serve import serve as serve_http
-    from graphrt.serve._access import is_loopback
+    from graphrt.serve._access import checked_origins, is_loopback
     from graphrt.workers import Worker
 
     guard: Any = named(authorize) if authorize else None
@@ -62,6 +64,7 @@ def serve(
         raise INVALID_ARGUMENT(
             argument="--authorize", value=authorize, wanted="module:function, a function of a request"
         )
+    checked_origins(cors, "--cors")
     given_token = os.environ.get(TOKEN)
     token = given_token or secrets.token_urlsafe(24)
     if guard is None and not is_loopback(host):

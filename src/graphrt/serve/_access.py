@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, final, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final, get_args
 from urllib.parse import urlsplit
 
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
@@ -25,6 +26,12 @@ _FORWARDING: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-for
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
 """Methods that write nothing."""
 _FOREIGN_PAGE: Final = "the Origin of another page"
+_ORIGIN: Final = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(\[[0-9a-f:.]+\]|[a-z0-9_~!$&'()+,;=.-]+)(:(?P<port>[1-9][0-9]{0,4}))?"
+)
+"""The origin of a page. Browsers write schemes and hosts in lower case, and other than ASCII in Punycode."""
+_USUAL_PORTS: Final = {"http": "80", "https": "443"}
+"""Ports that browsers leave out of an origin."""
 _OWN_SITES: Final = ("same-origin", "none")
 """`Sec-Fetch-Site` of requests by the server's own pages, and of navigations from the address bar."""
 
@@ -63,6 +70,36 @@ Authorize: TypeAlias = "Callable[[Request], Caller | Awaitable[Caller | None] | 
 def anyone(_request: Request) -> Caller:
     """Allow every request everything: for tests, and for servers behind another layer that authorizes."""
     return Caller()
+
+
+def checked_origins(cors: Any, argument: str = "cors=") -> tuple[str, ...]:
+    """Return origins of pages, each as browsers send it, or "*" for all.
+
+    Raises:
+        InputError: They are one text, or one of them could never equal the origin of a page.
+
+    Source:
+        https://html.spec.whatwg.org/#ascii-serialisation-of-an-origin
+    """
+    items: Any = cors
+    if isinstance(cors, str) or not isinstance(cors, Iterable):
+        raise INVALID_ARGUMENT(
+            argument=argument, value=cors, wanted='a list of origins, such as ["https://app.example"]'
+        )
+    origins: tuple[Any, ...] = tuple(items)
+    for origin in origins:
+        if not (isinstance(origin, str) and _is_origin(origin)):
+            wanted = 'origins as browsers send them, such as "https://app.example" or "http://localhost:5173", or "*" for all'
+            raise INVALID_ARGUMENT(argument=f"An origin of {argument}", value=origin, wanted=wanted)
+    return origins
+
+
+def _is_origin(text: str) -> bool:
+    """Return whether a browser may send *text* as the origin of a page; also true of "*"."""
+    if text in ("*", "null"):
+        return True
+    match = _ORIGIN.fullmatch(text)
+    return match is not None and match["port"] != _USUAL_PORTS.get(match["scheme"], "")
 
 
 def check_origin(method: str, headers: Mapping[str, str], cors: Collection[str]) -> None:
@@ -112,12 +149,15 @@ class LoopbackAccess:
 
     Args:
         token: Token that requests send as `Authorization: Bearer TOKEN`.
-        cors: Origins of pages that may also call the server.
+        cors: Origins of pages that may also call the server; "*" for all.
+
+    Raises:
+        InputError: An origin of *cors* could never equal that of a page.
     """
 
     def __init__(self, token: str, *, cors: Iterable[str] = ()) -> None:
         self._token: Final = token.encode()
-        self._origins: Final = frozenset(cors)
+        self._origins: Final = frozenset(checked_origins(cors))
 
     def __call__(self, request: Request) -> Caller | None:
         """Return the caller; None without the token.
@@ -133,7 +173,8 @@ class LoopbackAccess:
         if not is_loopback(_hostname(host)):
             raise FOREIGN_REQUEST(problem="a Host that is not loopback")
         origin = headers.get("origin")
-        if origin is not None and origin not in self._origins and origin != f"{request.url.scheme}://{host}":
+        is_own = origin is None or origin == f"{request.url.scheme}://{host}"
+        if not is_own and self._origins.isdisjoint(("*", origin)):
             raise FOREIGN_REQUEST(problem=_FOREIGN_PAGE)
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not compare_digest(token.strip().encode(), self._token):

@@ -54,7 +54,7 @@ from graphrt.errors._codes.threads import THREAD_WITHOUT_STORE, UNKNOWN_THREAD
 from graphrt.errors._page import sections
 from graphrt.runtime import Runtime
 from graphrt.serve import _chat_page
-from graphrt.serve._access import Authorize, Caller, Right, check_origin
+from graphrt.serve._access import Authorize, Caller, Right, check_origin, checked_origins
 from graphrt.serve._bodies import POSITION, Following, Part, Turns, Waiting
 from graphrt.serve._bounds import Bounds, OpenRequests, RunningThreads
 from graphrt.serve._chat import (
@@ -111,7 +111,8 @@ def app(
         runtimes: A runtime, or several with graphs of different names. Each needs a store.
         authorize: A function of the request, sync or async, that returns the `Caller`, or None for a request without
             valid credentials. `authorize=anyone` lets every request do everything.
-        cors: Origins of pages that may call the application from a browser. By default, the list is empty.
+        cors: Origins of pages that may call the application from a browser, such as "https://app.example"; "*" for all.
+            By default, the list is empty.
         mounts: Further endpoints by path. A `UiMessageChat` is a chat for `useChat`, and an `AgUiAgent` an agent for
             AG-UI front ends. An ASGI application, such as `graphrt.viewer.app(...)`, gets the requests of callers with
             the right to read, with the `Caller` as `scope["graphrt.caller"]` and complete bodies. Paths in its
@@ -126,7 +127,7 @@ def app(
     return Application(
         checked_runtimes(runtimes),
         authorize=authorize,
-        cors=tuple(cors),
+        cors=checked_origins(cors),
         mounts=dict(mounts or {}),
         bounds=bounds or Bounds(),
         ready=tuple(ready),
