@@ -217,6 +217,19 @@ def test_function_that_does_not_return_a_reply_is_refused() -> None:
         ask(FunctionModel(lambda request: None), "a")  # type: ignore[arg-type,return-value]
 
 
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        (AgentReply(text=None), "a text of type NoneType"),  # type: ignore[arg-type]
+        (ToolCall(id=None, name="look"), "a tool call with id= of type NoneType"),  # type: ignore[arg-type]
+        (AgentReply(tool_calls=ToolCall(id="1", name="look")), "tool calls that are not a tuple"),  # type: ignore[arg-type]
+    ],
+)
+def test_reply_with_a_wrong_value_is_refused_and_not_requested_again(reply: Any, problem: str) -> None:
+    with pytest.raises(InputError, match=f"A reply of the ScriptedModel has {problem}"):
+        asyncio.run(Agent(ScriptedModel([reply, "next"])).run("a"))
+
+
 @pytest.mark.parametrize("fn", ["text", None, echo("x" and req("x")), dict])
 def test_value_that_is_not_a_function_is_refused(fn: Any) -> None:
     with pytest.raises(InputError, match="function of a FunctionModel cannot be"):

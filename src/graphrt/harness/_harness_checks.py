@@ -1,14 +1,26 @@
-"""Checks of the harnesses and models that users pass in, and of the usage that these report."""
+"""Checks of the harnesses and models that users pass in, and of the replies and usage that these give."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from graphrt._arguments import a_kind
+from graphrt._arguments import a_kind, is_mapping
 from graphrt._usage.usage import COUNTS
 from graphrt.errors import brief
 from graphrt.errors._codes.requests import BAD_HARNESS
 from graphrt.events import Usage
+from graphrt.harness.media import Audio, Document, Image
+from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
+from graphrt.harness.protocol import AgentReply
+
+_TUPLES: Final[Mapping[str, tuple[type[Any], ...]]] = {
+    "tool_calls": (ToolCall,),
+    "thinking_blocks": (ThinkingBlock,),
+    "provider_parts": (ProviderPart,),
+    "media": (Image, Audio, Document),
+}
+"""Fields of a reply that are tuples, with the classes of their items."""
 
 
 def usable(value: Any, method: str) -> bool:
@@ -63,6 +75,28 @@ def check_real(target: Any) -> None:
     check = getattr(target, "__graphrt_check_real__", None)
     if check is not None:
         check()
+
+
+def reply_problem(reply: AgentReply) -> str | None:
+    """Return the problem with a reply that a user's code made, without its usage; None if there is none.
+
+    Replies check nothing when they are made.
+    """
+    for name in ("text", "thinking"):
+        if not isinstance(getattr(reply, name), str):
+            return f"a {name} of type {type(getattr(reply, name)).__name__}"
+    for name, kinds in _TUPLES.items():
+        items = getattr(reply, name)
+        if not issubclass(type(items), tuple) or any(type(item) not in kinds for item in items):
+            expected = " and ".join(f"{kind.__name__}s" for kind in kinds)
+            return f"{name.replace('_', ' ')} that are not a tuple of {expected}"
+    for call in reply.tool_calls:
+        for name in ("id", "name", "arguments_text"):
+            if not isinstance(getattr(call, name), str):
+                return f"a tool call with {name}= of type {type(getattr(call, name)).__name__}"
+        if not is_mapping(call.arguments):
+            return f"a tool call with arguments= of type {type(call.arguments).__name__}"
+    return None
 
 
 _MOST: Final = 2**63 - 1

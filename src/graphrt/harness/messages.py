@@ -158,7 +158,7 @@ class ToolCall:
                     set_field(self, "arguments", whole_values(dict(self.arguments)))
                 set_field(self, "arguments_text", whole(text))
             return
-        arguments, error = _parse_arguments(self.arguments_text)
+        arguments, error = _parse_arguments(self.arguments_text or "")
         set_field(self, "arguments", arguments)
         set_field(self, "error", error)
         set_field(self, "arguments_text", self.arguments_text or "{}")

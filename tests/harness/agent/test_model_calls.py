@@ -26,6 +26,7 @@ from graphrt.harness import (
     ModelFailed,
     ModelStarted,
     TextDelta,
+    ToolCall,
     ToolCallDelta,
 )
 from graphrt.limits import RetryPolicy
@@ -195,12 +196,21 @@ def test_fallback_without_schemas_gets_the_form_in_words():
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(
-    "rubbish", [None, 7, {"text": "hello"}, AgentReply(text=None), AgentReply(tool_calls=["x"]), AgentReply(usage=3)]
+    "rubbish",
+    [
+        None,
+        7,
+        {"text": "hello"},
+        AgentReply(text=None),
+        AgentReply(tool_calls=["x"]),
+        AgentReply(tool_calls=(ToolCall(id=None, name="note"),)),
+        AgentReply(usage=3),
+    ],
 )
 def test_value_that_is_not_a_response_is_an_error_that_names_the_model(rubbish, streamed):
     agent = Agent(Model(fn=lambda _: rubbish), retry=AT_ONCE)
 
-    with pytest.raises(BadResponseError, match="'fake' gave a"):
+    with pytest.raises(BadResponseError, match=r"'fake' gave (a|tool calls that)"):
         watch(agent) if streamed else run(agent)
 
 

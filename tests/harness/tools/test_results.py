@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
-from graphrt.errors import ToolError
+from graphrt.errors import InputError, ToolError
 from graphrt.harness.tools.protocol import ToolResult
 from graphrt.harness.tools.results import to_result
 
@@ -124,3 +124,9 @@ def test_objects_that_raise_on_access_are_refused() -> None:
 )
 def test_json_values_are_unchanged(value: Any) -> None:
     assert json.loads(to_result(value, tool="t").text) == value
+
+
+@pytest.mark.parametrize("text", [None, 3])
+def test_text_of_a_result_must_be_a_text(text: Any) -> None:
+    with pytest.raises(InputError, match="The text of a ToolResult cannot be"):
+        ToolResult(text=text)

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Self, overload
 
 from graphrt._forks import FreshLock
 from graphrt.errors import ScriptError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGUMENT
 from graphrt.errors._codes.doubles import (
     SCRIPT_LEFT_OVER,
     SCRIPT_OUTPUT,
@@ -23,6 +23,7 @@ from graphrt.errors._codes.doubles import (
 from graphrt.events import Usage
 from graphrt.harness._doubles.script_items import Book
 from graphrt.harness._doubles.unused import note
+from graphrt.harness._harness_checks import reply_problem
 from graphrt.harness.messages import AssistantMessage, ToolCall
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import ModelRequest
@@ -121,12 +122,11 @@ class Recorder:
         """Turn *answer* into a reply, or raise it if it is an exception.
 
         Raises:
-            InputError: It is None or a class.
+            InputError: It is None or a class, or a reply with a wrong value.
             ScriptError: It is a value that the `output=` of the call does not allow (`script-output`).
         """
         if issubclass(type(answer), AgentReply):
-            reply: AgentReply = answer
-            return reply
+            return self._sound(answer)
         match answer:
             case type() if issubclass(answer, BaseException):
                 raise answer
@@ -136,7 +136,7 @@ class Recorder:
             case str():
                 return AgentReply(text=answer)
             case ToolCall():
-                return AgentReply(tool_calls=(answer,))
+                return self._sound(AgentReply(tool_calls=(answer,)))
             case _ if answer is None or issubclass(type(answer), type):
                 raise INVALID_ARGUMENT(
                     argument=f"A reply of the {self._name}",
@@ -146,6 +146,22 @@ class Recorder:
                 )
             case _:
                 return AgentReply(text=self._written(answer, request, number))
+
+    def _sound(self, reply: AgentReply) -> AgentReply:
+        """Return *reply* if an agent can continue it.
+
+        Raises:
+            InputError: It cannot. As the answer of a model (`bad-response`), it would be requested again, and the next
+                reply of the script would hide it.
+        """
+        problem = reply_problem(reply)
+        if problem is not None:
+            raise ARGUMENT_OUT_OF_BOUNDS(
+                problem=f"A reply of the {self._name} has {problem}",
+                wanted="texts as text= and id=, and tuples as tool_calls= and media=",
+                value=reply,
+            )
+        return reply
 
     def _written(self, value: Any, request: ModelRequest, number: int) -> str:
         """Return the text that a model would write for *value*, given the `output=` of the call.

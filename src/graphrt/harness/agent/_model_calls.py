@@ -18,7 +18,7 @@ whole reply at the end (`_bound_harness`). The limits of a call, and the questio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, final
@@ -31,7 +31,7 @@ from graphrt.errors import BadResponseError, HarnessError, InputError, ToolError
 from graphrt.errors._codes.agents import NOT_A_RESPONSE
 from graphrt.errors._codes.budgets import BUDGET_TIME_OVER
 from graphrt.events import Amounts, Usage
-from graphrt.harness._harness_checks import check_real, usage_problem
+from graphrt.harness._harness_checks import check_real, reply_problem, usage_problem
 from graphrt.harness._output.exchange import in_words
 from graphrt.harness._reply_data import is_plain, reply_from, reply_to
 from graphrt.harness.agent._digest import of_request
@@ -39,8 +39,6 @@ from graphrt.harness.agent._host import Billed, CutOff, Held, Host, Place, Recal
 from graphrt.harness.agent.cache import ResponseCache, asked_of
 from graphrt.harness.agent.events import ModelEnded, ModelFailed, ModelStarted
 from graphrt.harness.budget._admission import More, most, reserve
-from graphrt.harness.media import Audio, Document, Image
-from graphrt.harness.messages import ProviderPart, ThinkingBlock, ToolCall
 from graphrt.harness.protocol import AgentReply, ChatModel, ModelProfile, ModelResponse, StreamItem, TextDelta, priced
 from graphrt.harness.request import ModelRequest
 from graphrt.harness.tools._invoke import invoke
@@ -51,13 +49,6 @@ if TYPE_CHECKING:
 
 Emit = Callable[[Any], None]
 """Receives stream items and events."""
-_TUPLES: Final[Mapping[str, tuple[type[Any], ...]]] = {
-    "tool_calls": (ToolCall,),
-    "thinking_blocks": (ThinkingBlock,),
-    "provider_parts": (ProviderPart,),
-    "media": (Image, Audio, Document),
-}
-"""Fields of a response that are tuples, with the classes of their items."""
 
 
 @final
@@ -543,14 +534,7 @@ def _problem(response: Any) -> str | None:
     """Return the problem with the response of a model, which a user may have written; None if it can be used."""
     if not issubclass(type(response), AgentReply):
         return a_type(response)
-    if not isinstance(response.text, str):
-        return f"a text of type {type(response.text).__name__}"
-    for name, kinds in _TUPLES.items():
-        items = getattr(response, name)
-        if not issubclass(type(items), tuple) or any(type(item) not in kinds for item in items):
-            expected = " and ".join(f"{kind.__name__}s" for kind in kinds)
-            return f"a response whose {name.replace('_', ' ')} are not a tuple of {expected}"
-    return usage_problem(response.usage)
+    return reply_problem(response) or usage_problem(response.usage)
 
 
 def _is_retried(policy: RetryPolicy, error: Exception) -> bool:

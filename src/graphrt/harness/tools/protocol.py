@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, cast
 import typing_extensions as te
 
 from graphrt.commands import EndType
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness._frozen_generics import refuse_assignment
 from graphrt.harness.messages import Content, ToolCall, ToolSpec
 
@@ -106,6 +107,13 @@ class ToolResult:
     """Value for the program, in stream items and events. The model never sees it."""
     error: bool = False
     """Whether the result is marked as an error for the model."""
+
+    def __post_init__(self) -> None:
+        text: Any = self.text
+        if not isinstance(text, str):
+            raise INVALID_ARGUMENT(
+                argument="The text of a ToolResult", value=text, wanted="a text, and a value for the program as value="
+            )
 
 
 class Tool(Protocol):
