@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
@@ -56,6 +57,7 @@ class Threads(Machine):
 
     def edited(self, thread: ThreadModel, edits: list[tuple[dict[str, Any], str | None]], *, bulk: bool) -> None:
         expected: tuple[str, ...] = ("ok",)
+        before = copy.deepcopy(thread)
         try:
             thread.update(edits)
         except FailedError as failed:
@@ -73,16 +75,19 @@ class Threads(Machine):
 
         seen = self.same(really)
         assert seen[1 if seen[0] == "InputError" else 0] in expected, f"update: {seen} instead of {expected}"
-        self.take(thread)
-        if seen[0] == "ok":
-            self.note_open_supersteps(thread)
+        self.take(self.with_its_superstep(before, thread, edits) if seen[0] == "ok" else thread)
 
-    def note_open_supersteps(self, thread: ThreadModel) -> None:
-        """Note which edits met an open superstep: a task that was cancelled may have staged something, or not."""
-        told = self.replicas[0].runtime().entries(thread.id, after=thread.first - 1)
-        for entry, stored in zip(thread.entries[thread.first - 1 :], told, strict=True):
-            if isinstance(stored.event, ThreadUpdated):
-                entry.data["met_open"] = stored.event.open
+    def with_its_superstep(self, before: ThreadModel, thread: ThreadModel, edits: Any) -> ThreadModel:
+        """Edit again if the journal says otherwise about an open superstep: a cancelled task may have staged something."""
+        kinds = [entry.kind for entry in thread.entries[before.seq :]]
+        first = before.seq + kinds.index("thread-updated")
+        stored = next(iter(self.replicas[0].runtime().entries(thread.id, after=first)))
+        assert isinstance(stored.event, ThreadUpdated)
+        if stored.event.open is thread.entries[first].data["open"]:
+            return thread
+        before.flow.open_jobs() if stored.event.open else before.flow.close_jobs()
+        before.update(edits)
+        return before
 
     # more threads, and fewer ------------------------------------------------------------------------------------------
 

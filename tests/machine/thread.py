@@ -384,7 +384,7 @@ class ThreadModel:
     def was_edited_open(self) -> bool:
         """Whether the open superstep was edited since the last entry that can be pruned."""
         later = self.entries[max(self.prunable(None), self.first - 1) :]
-        return any(entry.kind == "thread-updated" and met_open(entry) for entry in later)
+        return any(entry.kind == "thread-updated" and entry.data["open"] for entry in later)
 
     def prunable(self, before: int | None) -> int:
         """The last entry before *before* that a snapshot can replace; 0 if there is none."""
@@ -399,16 +399,11 @@ class ThreadModel:
             # A commit with an `after` question shares its record with that question, and the last one with the end.
             is_last = after is not None and after.kind == "run-completed"
             committed = entry.kind == "superstep-committed" and not entry.data["after"] and not is_last
-            edited = entry.kind == "thread-updated" and not met_open(entry) and "last" in entry.data
+            edited = entry.kind == "thread-updated" and not entry.data["open"] and "last" in entry.data
             whole = committed or entry.kind == "run-completed" or alone or edited
             if self.first <= seq < least and not entry.path and whole:
                 found = seq
         return found
-
-
-def met_open(entry: Entry) -> bool:
-    """Whether an edit met an open superstep, according to the journal."""
-    return bool(entry.data.get("met_open", entry.data["open"]))
 
 
 def tell_anew(flow: Flow) -> None:
