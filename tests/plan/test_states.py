@@ -410,6 +410,30 @@ def test_nested_typed_dicts_are_validated_and_closed() -> None:
             initial(WithNested, {"nested": bad, "several": []})
 
 
+class Part(typing.TypedDict):
+    n: int
+    parts: typing.NotRequired[list[Part]]
+    other: typing.NotRequired[Counterpart]
+
+
+class Counterpart(typing.TypedDict, total=False):
+    part: Part
+
+
+class Whole(typing.TypedDict):
+    root: Part
+
+
+@pytest.mark.parametrize("bad", [{"n": "x"}, {"n": 1, "typo": 1}, {}])
+def test_recursive_typed_dicts_are_validated_at_every_level(bad: dict[str, Any]) -> None:
+    def around(part: dict[str, Any]) -> dict[str, Any]:
+        return {"root": {"n": 0, "parts": [{"n": 0, "other": {"part": part}}]}}
+
+    assert initial(Whole, around({"n": "1"})) == around({"n": 1})
+    with pytest.raises(InputError):
+        initial(Whole, around(bad))
+
+
 @dataclasses.dataclass
 class Small:
     n: int = 0

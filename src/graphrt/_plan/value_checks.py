@@ -260,7 +260,11 @@ _DEFINITE: Final = frozenset({int, str, float, bool, bytes, type(None), list, di
 
 
 def portable(
-    hint: Any, localns: Mapping[str, Any] | None = None, busy: frozenset[Any] = frozenset(), *, closed: bool = True
+    hint: Any,
+    localns: Mapping[str, Any] | None = None,
+    enclosing: Mapping[Any, tuple[Any, Any]] | None = None,
+    *,
+    closed: bool = True,
 ) -> Any:
     """Return *hint* with every TypedDict in it replaced by one that pydantic accepts on every Python.
 
@@ -269,29 +273,37 @@ def portable(
     Args:
         hint: Any annotation.
         localns: Names for forward references.
-        busy: Enclosing TypedDicts that are being replaced.
+        enclosing: TypedDicts that are being replaced, with the hint and the replacement of each.
         closed: Reject unknown keys, as the state itself does (decision 0008); a language model's answers may have them.
     """
+    enclosing = enclosing or {}
     base = typing.get_origin(hint) or hint
-    if te.is_typeddict(base):
-        if base in busy:
-            return dict[str, Any]  # a recursive TypedDict: its inner levels are checked as mappings
-        return _replaced(hint, base, localns, busy | {base}, closed=closed)
-    return hints.mapped(hint, lambda arg: portable(arg, localns, busy, closed=closed))
+    if not te.is_typeddict(base):
+        return hints.mapped(hint, lambda arg: portable(arg, localns, enclosing, closed=closed))
+    if base not in enclosing:
+        return _replaced(hint, base, localns, enclosing, closed=closed)
+    outer_hint, replacement = enclosing[base]
+    # A generic TypedDict may contain itself with ever new arguments; its inner levels are checked as mappings.
+    return replacement if hint == outer_hint else dict[str, Any]
 
 
-def _replaced(hint: Any, base: Any, localns: Mapping[str, Any] | None, busy: frozenset[Any], *, closed: bool) -> Any:
+def _replaced(
+    hint: Any, base: Any, localns: Mapping[str, Any] | None, enclosing: Mapping[Any, tuple[Any, Any]], *, closed: bool
+) -> Any:
     """Return a TypedDict of typing_extensions with the fields of *hint*, a TypedDict; the arguments as for `portable`.
 
     *base* is *hint* without the type arguments of a generic TypedDict.
     """
+    factory: Any = te.TypedDict  # Any, since type checkers accept only a literal call
+    replacement = factory(base.__name__, {})
+    enclosing = {**enclosing, base: (hint, replacement)}
     fields: dict[str, Any] = {}
     for name, value in hints.class_hints(hint, localns).items():
-        inner = portable(hints.without_qualifiers(value), localns, busy, closed=closed)
+        inner = portable(hints.without_qualifiers(value), localns, enclosing, closed=closed)
         required = hints.is_required(value, otherwise=name in base.__required_keys__)
-        fields[name] = inner if required else te.NotRequired[inner]
-    factory: Any = te.TypedDict  # Any, since type checkers accept only a literal call
-    replacement = factory(base.__name__, fields)
+        fields[name] = te.Required[inner] if required else te.NotRequired[inner]
+    # Set afterwards, since a field of a recursive TypedDict has the replacement itself as its type.
+    replacement.__annotations__ = fields
     config: Mapping[str, Any] = getattr(base, "__pydantic_config__", {})
     replacement.__pydantic_config__ = (
         {"extra": "forbid", "arbitrary_types_allowed": True, **config} if closed else config
