@@ -188,11 +188,13 @@ def test_invalid_request_for_the_thread_is_a_problem(agent: Callable[..., Agent]
     refused = [
         front.post(messages=[{"id": "a", "role": "assistant", "content": "x"}]),
         front.post(messages=[{"id": "a", "role": "user", "content": image}]),
+        front.post(messages=[{"id": "a", "role": "user", "content": ""}]),
+        front.post(messages=[{"id": "a", "role": "user", "content": [{"type": "text", "text": 5}]}]),
         front.post(messages=5),
         front.post(resume=[{"interruptId": "a", "status": "maybe"}]),
     ]
 
-    assert [(one.status_code, one.json()["code"]) for one in refused] == [(400, "bad-request-part")] * 4
+    assert [(one.status_code, one.json()["code"]) for one in refused] == [(400, "bad-request-part")] * 6
     assert front.served("GET", "/threads", graph="desk").json()["threads"] == []
 
 

@@ -154,6 +154,15 @@ def test_reloaded_page_gets_the_message_from_its_beginning(chat):
         {"id": "c1", "messages": [{"id": "a", "role": "assistant", "parts": [{"type": "text", "text": "x"}]}]},
         {"id": "c1", "messages": [{"id": "a", "role": "assistant", "parts": [{**RESPONDED, "approval": "id"}]}]},
         {"id": "c1", "messages": [{"id": "a", "role": "assistant", "parts": [{**RESPONDED, "approval": 5}]}]},
+        {**request("Hi"), "trigger": "summarize"},
+        request(""),
+        {"id": "c1", "messages": [{"id": "a", "role": "user", "parts": []}]},
+        {"id": "c1", "messages": [{"id": "a", "role": "user", "parts": [{"type": "text"}]}]},
+        {"id": "c1", "messages": [{"id": "a", "role": "user", "parts": [{"type": "text", "text": 5}]}]},
+        {
+            "id": "c1",
+            "messages": [{"id": "a", "role": "user", "parts": [{"type": "text", "text": "Hi"}, {"type": "video"}]}],
+        },
     ],
 )
 def test_invalid_message_for_the_thread_is_a_problem(chat, body):
@@ -162,6 +171,7 @@ def test_invalid_message_for_the_thread_is_a_problem(chat, body):
     answer = served.http.post("/chat", content=json.dumps(body), headers={"content-type": "application/json"})
 
     assert (answer.status_code, answer.json()["code"]) == (400, "bad-request-part")
+    assert served.http.get("/graphs/chat/threads").json()["threads"] == []
 
 
 def test_message_without_credentials_is_refused_unread(chat):
@@ -189,7 +199,8 @@ def test_failed_message_is_generated_again_and_a_finished_one_is_not(chat):
     broken.wait = lambda _s: broken.set() or 1 / 0 if not broken.is_set() else None  # type: ignore[method-assign]
 
     failed = chunks(post(request("Hi")))
-    again = chunks(post({**request("Hi"), "trigger": "regenerate-message"}))
+    shown = {"id": "m1", "role": "user", "parts": [{"type": "data-input", "data": {}}]}  # of a page with another input
+    again = chunks(post({"id": "c1", "messages": [shown], "trigger": "regenerate-message"}))
     loaded = served.http.get("/chat/c1/messages").json()["messages"][-1]
 
     assert [one["type"] for one in failed[-2:]] == ["error", "finish"]

@@ -585,9 +585,11 @@ class Application:
             if remaining.verb:
                 verb = _OF_CHATS[remaining.verb]
                 may(verb.right)
-                fields: dict[str, Any] = (
-                    {"answers": remaining.answers} if remaining.answers else {"input": chat.input_of(remaining.request)}
-                )
+                fields: dict[str, Any] = {}
+                if remaining.answers:
+                    fields["answers"] = remaining.answers
+                elif remaining.verb == "run":
+                    fields["input"] = chat.input_of(remaining.request)
                 if remaining.abandons:
                     fields["if_exists"] = "abandon"
                 call.body = verb.body and cast("Any", verb.body).model_construct(_fields_set=set(fields), **fields)

@@ -180,19 +180,40 @@ def as_messages(message: Mapping[str, Any]) -> Any:
     """Return the input of a graph whose state has a field `messages`: the texts and files of the message, in order.
 
     Raises:
-        InputError: A file is no `data:` URL (`bad-request-part`), or not what its media type says (`bad-media`).
+        InputError: The message has a part that is neither a text nor a file, or is empty, or a file is no `data:` URL
+            (`bad-request-part`); or a file is not what its media type says (`bad-media`).
     """
     content: list[Content] = []
     for part in message["parts"]:
-        if part.get("type") == "text":
-            content.append(str(part.get("text", "")))
-        elif part.get("type") == "file":
+        if part.get("type") == "file":
             content.append(_file(part.get("url"), part.get("mediaType"), part.get("filename")))
+        else:
+            content.append(_text(part))
     return {"messages": [_user_message(content, message["id"])]}
 
 
+def _text(part: Mapping[str, Any]) -> str:
+    """Return the text of a part of a user message, which is not a file.
+
+    Raises:
+        InputError: It is not a text either (`bad-request-part`).
+    """
+    if part.get("type") != "text":
+        raise BAD_REQUEST_PART(part="body", problem="a message of the user has a part that is neither text nor a file")
+    text: Any = part.get("text")
+    if not isinstance(text, str):
+        raise BAD_REQUEST_PART(part="body", problem="a text of a message of the user is not a string")
+    return text
+
+
 def _user_message(content: list[Content], id: str) -> UserMessage:
-    """Return a user message. Adjacent texts are joined, as the page shows them."""
+    """Return a user message. Adjacent texts are joined, as the page shows them.
+
+    Raises:
+        InputError: It is empty (`bad-request-part`).
+    """
+    if not any(content):
+        raise BAD_REQUEST_PART(part="body", problem="a message of the user has neither a text nor a file")
     if all(isinstance(part, str) for part in content):
         return UserMessage(text="".join(map(str, content)), id=id)
     return UserMessage(content=content, id=id)
@@ -261,7 +282,11 @@ class UiMessageChat:
             answers = {str(approval["id"]): _decision(approval) for approval in approvals if "id" in approval}
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             raise BAD_REQUEST_PART(part="body", problem="it is not what useChat of the AI SDK sends") from None
-        if request.get("trigger") == "regenerate-message":  # a completed thread refuses it, but can be forked
+        trigger = request.get("trigger", "submit-message")
+        if trigger not in ("submit-message", "regenerate-message"):
+            problem = 'its trigger is neither "submit-message" nor "regenerate-message"'
+            raise BAD_REQUEST_PART(part="body", problem=problem)
+        if trigger == "regenerate-message":  # a completed thread refuses it, but can be forked
             return Turn("retry", thread, message, whole=True)
         key = (message["id"], *([json.dumps(answers, sort_keys=True)] if answers else []))
         if role == "user":
@@ -313,7 +338,7 @@ def as_user_messages(request: Mapping[str, Any]) -> Any:
     """Return the input of a graph whose state has a field `messages`: the user's last messages.
 
     Raises:
-        InputError: A message has a part that is neither a text nor a file with its data, or no part at all
+        InputError: A message has a part that is neither a text nor a file with its data, or is empty
             (`bad-request-part`); or a file does not match its media type (`bad-media`).
     """
     messages = _said(request)
@@ -418,10 +443,8 @@ def _parts_of(message: Mapping[str, Any]) -> list[Any]:
 def _content(part: Mapping[str, Any]) -> Content:
     """Return a content part of a user message."""
     kind = part.get("type")
-    if kind == "text":
-        return str(part.get("text", ""))
     if kind not in _FILES:
-        raise BAD_REQUEST_PART(part="body", problem="a message of the user has a part that is neither text nor a file")
+        return _text(part)
     source: Any = part["source"]
     metadata: Any = part.get("metadata")
     name = metadata.get("filename") if hasattr(metadata, "get") else None
