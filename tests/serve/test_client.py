@@ -402,6 +402,40 @@ def test_model_is_an_input_with_all_its_fields_whatever_their_aliases(serve):
     assert (ended.raw, ended.count, ended.unit) == (b"cat", 41, "m")
 
 
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda client: client.start({"topic": "x"}, tags="vip"), "bad-label"),
+        (lambda client: client.start({"topic": "x"}, title=object()), "input"),
+        (lambda client: client.label("t", add_tags="vip"), "bad-label"),
+        (lambda client: client.threads(tags="vip"), "bad-label"),
+        (lambda client: client.state(".."), "bad-thread"),
+        (lambda client: client.state("t/entries"), "bad-thread"),
+        (lambda client: client.history(5), "bad-thread"),
+        (lambda client: client.delete_thread(""), "bad-thread"),
+        (lambda client: client.start({"topic": "x"}, thread="a b"), "bad-thread"),
+        (lambda client: client.wait("t", timeout_s="5"), "input"),
+        (lambda client: client.wait("t", timeout_s=-1), "input"),
+        (lambda client: client.start({"topic": "x"}, key="\xe9"), "input"),
+        (lambda client: client.resume("t", answer=True, key=5), "input"),
+    ],
+)
+def test_wrong_argument_is_refused_before_anything_is_sent(served, client, call, code):
+    served.paused(thread="t", tags=["a"])
+    before = client.threads()
+
+    with pytest.raises(InputError) as caught:
+        call(client)
+
+    assert (caught.value.code, client.threads()) == (code, before)
+
+
+@pytest.mark.parametrize("options", [{"token": "\xe9"}, {"headers": {"x-user": 5}}, {"timeout_s": -1}])
+def test_client_refuses_options_that_no_request_can_have(options):
+    with pytest.raises(InputError):
+        Client("http://127.0.0.1:9", GRAPH, **options)
+
+
 @pytest.mark.parametrize("value", [object(), {"nested": [lambda: None]}, "\ud800", b"\xff", math.nan])
 def test_value_that_json_lacks_is_not_sent(client, value):
     with pytest.raises(InputError, match="sent to the server") as caught:

@@ -38,10 +38,14 @@ from graphrt.serve._client_values import (
     ScheduleOptions,
     StartOptions,
     ThreadsWanted,
+    header_of,
     question_of,
+    seconds_of,
     state_of,
+    tags_of,
     thread_of,
 )
+from graphrt.stores.ids import check_id
 
 S = te.TypeVar("S", default=dict[str, Any])
 T = TypeVar("T")
@@ -86,7 +90,7 @@ class _Request:
         self.path = path
         self.body = body
         self.query = {name: value for name, value in (query or {}).items() if value is not None}
-        self.key = key
+        self.key = None if key is None else header_of("key=", key)
 
     @property
     def tries(self) -> int:
@@ -135,11 +139,11 @@ class Client(Generic[S]):
         self._shown: Final = {} if isinstance(graph, str) else {"stored": "true"}
         """Query of the requests whose documents have states. JSON lacks much of Python, and the stored form nothing."""
         self._headers: Final = {
-            **({} if token is None else {"authorization": f"Bearer {token}"}),
-            **(options.get("headers") or {}),
+            **({} if token is None else {"authorization": f"Bearer {header_of('token=', token)}"}),
+            **{name: header_of("A header", value) for name, value in (options.get("headers") or {}).items()},
         }
         self._verify: Final = not url.startswith("http://")  # a TLS context costs 30 ms, and plain HTTP needs none
-        self._timeout_s: Final = options.get("timeout_s", 30.0)
+        self._timeout_s: Final = seconds_of("timeout_s=", options.get("timeout_s", 30.0), "seconds from 0")
         self._transport: Final = options.get("transport")
         self._async_transport: Final = options.get("async_transport")
         self._http: httpx.Client | None = None
@@ -433,9 +437,9 @@ class Client(Generic[S]):
                 raise INPUT_OR_ANSWERS(problem="There is neither an input nor a thread.")
             has_answers = answers is not UNSET or answer is not UNSET
             return (yield from self._answer(thread, answers, answer, key) if has_answers else self._retry(thread, key))
-        body["input"] = _fields(input)
         if "tags" in body:
-            body["tags"] = list(body["tags"])
+            body["tags"] = tags_of("tags", body["tags"])
+        body = {**_plain(body), "input": _fields(input)}
         path = "/threads" if thread is None else f"{_at(thread)}/runs"
         return (yield from self._field("thread", str, _Request("POST", path, body=body, key=key)))
 
@@ -456,7 +460,8 @@ class Client(Generic[S]):
         return (yield from self._wait(thread, None))
 
     def _wait(self, thread: str, timeout_s: float | None) -> Flow[RemoteState[S]]:
-        until = None if timeout_s is None else time.monotonic() + timeout_s
+        wanted = "seconds from 0, such as timeout_s=30, or None to wait without a limit"
+        until = None if timeout_s is None else time.monotonic() + seconds_of("timeout_s=", timeout_s, wanted)
         while True:
             wait_s = _WAIT_S if until is None else max(0.0, min(_WAIT_S, until - time.monotonic()))
             status, document = yield _Request("GET", f"{_at(thread)}/result", query={"wait_s": wait_s, **self._shown})
@@ -486,7 +491,7 @@ class Client(Generic[S]):
     ) -> Flow[RemoteState[S]]:
         targets: Any = goto
         names: Any = [_name(target) for target in targets] if isinstance(goto, list | tuple) else _name(goto)
-        body = {"values": _fields(values), "as_node": as_node, "goto": names}
+        body = {**_plain({"as_node": as_node, "goto": names}), "values": _fields(values)}
         yield _Request("POST", f"{_at(thread)}/update", body=body, key=key)
         return (yield from self._state(thread, None))
 
@@ -661,11 +666,11 @@ class RemoteSchedules:
 
     def remove(self, name: str) -> None:
         """Delete a schedule. Threads that it started continue."""
-        self._client._drive(self._client._field("name", str, _Request("DELETE", f"/schedules/{quote(name)}")))
+        self._client._drive(self._client._field("name", str, _Request("DELETE", _schedule_at(name))))
 
     async def aremove(self, name: str) -> None:
         """Delete a schedule; see `remove`."""
-        await self._client._adrive(self._client._field("name", str, _Request("DELETE", f"/schedules/{quote(name)}")))
+        await self._client._adrive(self._client._field("name", str, _Request("DELETE", _schedule_at(name))))
 
 
 class _Sending:
@@ -765,31 +770,37 @@ class _EventReader:
 
 def _at(thread: str) -> str:
     """Return the path of a thread."""
-    return f"/threads/{quote(thread, safe='@:+=~')}"
+    return f"/threads/{quote(check_id(thread), safe='@:+=~')}"
+
+
+def _schedule_at(name: str) -> str:
+    """Return the path of a schedule."""
+    return f"/schedules/{quote(check_id(name))}"
 
 
 def _signal(thread: str, name: str, value: Any, id: str | None, key: str | None) -> _Request:
-    body = {"name": name, "value": _plain(value), "id": id}
+    body = _plain({"name": name, "value": value, "id": id})
     return _Request("POST", f"{_at(thread)}/signals", body=body, key=key)
 
 
 def _fork(thread: str, at: int | None, to: str | None, keep_effects: bool, key: str | None) -> _Request:  # noqa: FBT001 - passed on
-    body = {"at": at, "to": to, "keep_effects": keep_effects}
+    body = _plain({"at": at, "to": to, "keep_effects": keep_effects})
     return _Request("POST", f"{_at(thread)}/fork", body=body, key=key)
 
 
 def _label(thread: str, title: Any, add_tags: Any, remove_tags: Any, priority: Any) -> _Request:
     labels = {"title": title, "add_tags": add_tags, "remove_tags": remove_tags, "priority": priority}
-    body = {name: list(value) if "tags" in name else value for name, value in labels.items() if value is not UNSET}
-    return _Request("PATCH", _at(thread), body=body)
+    given = {name: value for name, value in labels.items() if value is not UNSET}
+    body = {name: tags_of(name, value) if "tags" in name else value for name, value in given.items()}
+    return _Request("PATCH", _at(thread), body=_plain(body))
 
 
 def _add_schedule(name: str, cron: str, input: Any, options: ScheduleOptions) -> Flow[Schedule]:
     fields: dict[str, Any] = dict(options)
     if "tags" in fields:
-        fields["tags"] = list(fields["tags"])
-    body = {"cron": cron, "input": _fields(input), **fields}
-    _, document = yield _Request("PUT", f"/schedules/{quote(name)}", body=body)
+        fields["tags"] = tags_of("tags", fields["tags"])
+    body = {**_plain({"cron": cron, **fields}), "input": _fields(input)}
+    _, document = yield _Request("PUT", _schedule_at(name), body=body)
     return _schedule(document)
 
 
@@ -802,7 +813,7 @@ def _renamed(which: Mapping[str, Any]) -> dict[str, Any]:
     """Return filters as query parameters."""
     query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in which.items()}
     if "tags" in query:
-        query["tag"] = list(query.pop("tags"))
+        query["tag"] = tags_of("tags", query.pop("tags"))
     return query
 
 

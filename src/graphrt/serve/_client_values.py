@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, final
+from math import inf
+from typing import Any, Final, Generic, Literal, cast, final
 
 import typing_extensions as te
 
+from graphrt._arguments import is_number
 from graphrt.commands import UNSET
+from graphrt.errors import a_type
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.labels import BAD_LABEL
 from graphrt.events import Usage
 from graphrt.runtime import IfExists, InterruptKind
 from graphrt.stores import Status
@@ -183,6 +188,40 @@ class QuestionsWanted(te.TypedDict, total=False):
     node: str | None
     after: str | None
     limit: int
+
+
+def tags_of(option: str, tags: Any) -> list[Any]:
+    """Return the argument *option* as a list; the server checks each tag.
+
+    Raises:
+        InputError: It is not a set, list or tuple (`bad-label`).
+    """
+    if not isinstance(tags, set | frozenset | list | tuple):
+        raise BAD_LABEL(option=option, given=a_type(tags), wanted="a set or a list of texts")
+    return [*cast("Any", tags)]
+
+
+def header_of(argument: str, value: Any) -> str:
+    """Return an argument that is sent as a header.
+
+    Raises:
+        InputError: It is not a text, or has characters that no header can have (`input`).
+    """
+    if not (isinstance(value, str) and value and value.isascii() and value.isprintable()):
+        # Only its type is shown: it may be a credential.
+        raise INVALID_ARGUMENT(argument=argument, value=type(value), wanted="a text of printable ASCII characters")
+    return value
+
+
+def seconds_of(argument: str, value: Any, wanted: str) -> float:
+    """Return an argument that is a number of seconds from 0.
+
+    Raises:
+        InputError: It is not (`input`).
+    """
+    if not (is_number(value) and 0 <= value < inf):
+        raise INVALID_ARGUMENT(argument=argument, value=value, wanted=wanted)
+    return value
 
 
 def question_of(document: Mapping[str, Any]) -> RemoteQuestion:
