@@ -171,6 +171,11 @@ def test_thread_of_another_graph_does_not_exist(serve):
         ("POST", "/threads", {"input": {"topic": 7, "colour": 1}}, 422, "unknown-key"),
         ("POST", "/threads", {"inputs": {}}, 400, "bad-request-part"),
         ("POST", "/threads", ["x"], 400, "bad-request-part"),
+        ("POST", "/threads", {"input": {"topic": "x"}, "priority": True}, 400, "bad-request-part"),
+        ("POST", "/threads/paused/runs", {"if_exists": "abandon", "priority": "5"}, 400, "bad-request-part"),
+        ("POST", "/threads/paused/fork", {"at": True}, 400, "bad-request-part"),
+        ("POST", "/threads/paused/fork", {"keep_effects": "yes"}, 400, "bad-request-part"),
+        ("PUT", "/schedules/s", {"cron": "* * * * *", "replace": "no"}, 400, "bad-request-part"),
         ("POST", "/threads", {"input": {"topic": "x"}, "thread": "a b"}, 422, "bad-thread"),
         ("POST", "/threads/paused/answers", {"answer": "perhaps"}, 422, "bad-answer"),
         ("POST", "/threads/paused/answers", {"answers": {"other": True}}, 409, "unknown-interrupt"),
@@ -193,6 +198,16 @@ def test_invalid_request_is_a_problem_with_code_and_fix_and_changes_nothing(serv
     assert "instance of" not in answer.text, "a class that no client knows"
     assert served.http.get(found["type"]).text.startswith(f"# {code}\n")
     assert served("GET", f"/threads/{thread}").json() == before
+
+
+def test_key_that_an_object_has_twice_is_refused(served):
+    body = '{"input": {"topic": "x", "topic": "y"}}'
+
+    answer = served.http.post("/graphs/papers/threads", content=body, headers={"content-type": "application/json"})
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad-request-part")
+    assert "twice" in answer.json()["detail"]
+    assert served("GET", "/threads").json()["threads"] == []
 
 
 def test_refused_method_names_the_allowed_ones(served):

@@ -25,7 +25,6 @@ from itertools import takewhile
 from typing import Any, Final, TypeVar, cast, final
 
 from pydantic import ValidationError
-from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -55,7 +54,7 @@ from graphrt.errors._page import sections
 from graphrt.runtime import Runtime
 from graphrt.serve import _chat_page
 from graphrt.serve._access import Authorize, Caller, Right, check_origin, checked_origins
-from graphrt.serve._bodies import POSITION, Following, Part, Turns, Waiting
+from graphrt.serve._bodies import POSITION, Following, Part, Turns, Waiting, json_of
 from graphrt.serve._bounds import Bounds, OpenRequests, RunningThreads
 from graphrt.serve._chat import (
     ChatForm,
@@ -736,7 +735,7 @@ def _query_of(request: Request, model: type[Part]) -> dict[str, Any]:
 def _parsed(raw: bytes) -> Any:
     """Return the JSON value of a body; an empty object without one."""
     try:
-        return from_json(raw, allow_inf_nan=False) if raw else {}
+        return json_of(raw) if raw else {}
     except ValueError as error:
         raise BAD_REQUEST_PART(part="body", problem=f"it is not JSON ({error})") from None
 

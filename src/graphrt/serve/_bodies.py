@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import from_json
 
 from graphrt.runtime import IfExists, InterruptKind
 from graphrt.stores import Status
@@ -13,13 +15,42 @@ POSITION: Final = r"[0-9]{1,15}(\.[0-9]{1,15}(-[0-9]{1,15})?\.[^\r\n]{1,200})?"
 """The id of an event: the number of an entry, or the position of a live item."""
 
 
+def json_of(raw: bytes) -> Any:
+    """Return the JSON value of a body.
+
+    Raises:
+        ValueError: It is not JSON, which has no NaN and no infinity, or an object has a key twice.
+    """
+    value: Any = from_json(raw, allow_inf_nan=False)
+    json.loads(raw, object_pairs_hook=refuse_doubles)  # pydantic_core takes the last one
+    return value
+
+
+def refuse_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of an object, for `json.loads`.
+
+    Raises:
+        ValueError: Two have the same key, so it is not clear which one counts.
+    """
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("an object has a key twice")
+    return members
+
+
 class Part(BaseModel):
     """A body or a query; unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class NewThread(Part):
+class Body(Part):
+    """A body. JSON has numbers and booleans of its own, so no text or other number is taken for one."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class NewThread(Body):
     """Start a run on a new thread."""
 
     input: Any = Field(default_factory=dict)
@@ -30,7 +61,7 @@ class NewThread(Part):
     priority: int = 0
 
 
-class NewRun(Part):
+class NewRun(Body):
     """Give a thread an input: the next run begins with it."""
 
     input: Any = Field(default_factory=dict)
@@ -43,14 +74,14 @@ class NewRun(Part):
     priority: int = 0
 
 
-class Answers(Part):
+class Answers(Body):
     """Answer the open questions of a thread: all by id, or the only one."""
 
     answers: dict[str, Any] = Field({}, description="Answers by the ids of the questions.")
     answer: Any = Field(None, description="The answer to the only open question.")
 
 
-class Labels(Part):
+class Labels(Body):
     """Change the labels of a thread. Omitted fields stay."""
 
     title: str | None = None
@@ -59,7 +90,7 @@ class Labels(Part):
     priority: int = 0
 
 
-class Edit(Part):
+class Edit(Body):
     """Fold values into the state."""
 
     values: Any = None
@@ -69,7 +100,7 @@ class Edit(Part):
     )
 
 
-class NewFork(Part):
+class NewFork(Body):
     """Create a thread from the state of another one."""
 
     at: int | None = Field(None, description="Number of the entry; the present state if it is left out.")
@@ -77,7 +108,7 @@ class NewFork(Part):
     keep_effects: bool = False
 
 
-class NewSignal(Part):
+class NewSignal(Body):
     """Send a signal to a thread."""
 
     name: str
@@ -87,7 +118,7 @@ class NewSignal(Part):
     )
 
 
-class NewSchedule(Part):
+class NewSchedule(Body):
     """Start a thread at each time that a cron expression names."""
 
     cron: str

@@ -26,6 +26,7 @@ from graphrt.harness.media import Audio, Document, Image
 from graphrt.harness.messages import Content, MediaPart, UserMessage
 from graphrt.runtime import LiveItem, Runtime
 from graphrt.serve._access import Caller
+from graphrt.serve._bodies import refuse_doubles
 from graphrt.serve._events import HEADERS
 from graphrt.serve._problems import problem
 from graphrt.wires import ag_ui, ui_history, ui_messages
@@ -155,7 +156,7 @@ def _parsed(body: bytes) -> Any:
     """Return the JSON value of a body.
 
     Raises:
-        ValueError: It is not JSON, which has no NaN and no infinity.
+        ValueError: It is not JSON, which has no NaN and no infinity, or an object has a key twice.
     """
 
     def refused(_text: str) -> float:
@@ -165,7 +166,7 @@ def _parsed(body: bytes) -> Any:
         number = float(text)
         return number if isfinite(number) else refused(text)
 
-    return json.loads(body, parse_constant=refused, parse_float=finite)
+    return json.loads(body, parse_constant=refused, parse_float=finite, object_pairs_hook=refuse_doubles)
 
 
 # -- the AI SDK ------------------------------------------------------------------------------------------------------

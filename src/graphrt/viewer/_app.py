@@ -20,7 +20,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, final
 
-from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -44,7 +43,7 @@ from graphrt.errors._codes.serving import (
 from graphrt.runtime import Runtime
 from graphrt.serve._access import Authorize, Caller, Right, check_origin
 from graphrt.serve._asgi import _json, _problem
-from graphrt.serve._bodies import POSITION
+from graphrt.serve._bodies import POSITION, json_of
 from graphrt.serve._bounds import Bounds as ServerBounds
 from graphrt.serve._bounds import OpenRequests
 from graphrt.serve._events import OVER, EventStream
@@ -363,7 +362,7 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(raw) > _BODY_BYTES:
             raise REQUEST_TOO_LARGE(part="body", limit=f"{_BODY_BYTES} bytes")
     try:
-        document: Any = from_json(bytes(raw), allow_inf_nan=False)
+        document: Any = json_of(bytes(raw))
     except ValueError as error:
         raise BAD_REQUEST_PART(part="body", problem=f"it is not JSON ({error})") from None
     if not is_mapping(document):
