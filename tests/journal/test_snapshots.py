@@ -197,22 +197,28 @@ def test_tail_spans_the_runs_of_a_thread() -> None:
 
 class Lock(BaseModel):
     log: Annotated[list[Any], append] = []
-    lock: Annotated[Any, lambda current, incoming: object()] = None
+    lock: Annotated[Any, lambda current, incoming: [object()]] = None
 
 
-def test_state_with_an_unstorable_reducer_result_gets_no_snapshot_fork_or_prune() -> None:
+def test_state_with_an_unstorable_part_of_a_reducer_result_gets_no_snapshot_fork_or_prune() -> None:
     """Only entries are needed to continue a thread, and they contain the updates."""
     numbers = itertools.count(1)
     g = GraphBuilder(Lock, name="locked")
     g.add_node("n", lambda _: {"log": [KB], "lock": 1}).add_edge(START, "n")
     g.add_conditional_edges("n", lambda _: next(numbers) % 100 != 0, {True: "n", False: END})
-    with Runtime(g.compile(limits=Limits(max_visits=None)), store=(store := MemoryStore())) as runtime:
-        assert runtime.run({}, thread="t").status == "completed"
+    with Runtime(
+        g.compile(limits=Limits(max_visits=None)), store=(store := MemoryStore()), check_state=True
+    ) as runtime:
+        with pytest.warns(UserWarning, match="Field 'lock' of graph 'locked' has a value that no store takes, at "):
+            assert runtime.run({}, thread="t").status == "completed"
         assert len(runtime.state("t").values.log) == 100
         assert store.load("t").snapshot is None
         for verb in (runtime.fork, runtime.prune):
-            with pytest.raises(UpdateError, match="The graph has a value that cannot be stored at lock"):
+            with pytest.raises(
+                UpdateError, match=r"The state has a value that cannot be stored at lock\[0\]"
+            ) as caught:
                 verb("t")
+            assert f"reducer '<lambda>' made it; {verb.__name__}() changed nothing" in str(caught.value)
 
 
 def test_snapshot_is_of_the_last_entry_of_its_commit_and_has_its_own_names() -> None:

@@ -1,14 +1,18 @@
-"""Rule R7: a reducer may not return None for a field that cannot be None; other results are not validated again."""
+"""Rule R7: a reducer may not return None for a field that cannot be None, nor a class that cannot be stored.
+
+Other results are not validated again.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from graphrt import START, DefinitionError, GraphBuilder, InputError, Overwrite, Runtime, UpdateError
-from graphrt.reducers import append, union
+from graphrt.reducers import append, union, untracked
 
 from .support import Face, get, parallel, sequence, state_class
 
@@ -47,6 +51,43 @@ def test_usual_mistake_is_reported_and_can_be_corrected(face: Face, kind: str) -
     slips.clear()
 
     assert get(face.retry(runtime, "t").state, "log") == ["in", "x"]
+
+
+def tally(current: dict[str, int], incoming: dict[str, int]) -> Any:
+    return Counter(current) + Counter(incoming)
+
+
+def test_reducer_that_returns_an_unstorable_class_is_refused_with_a_store(face: Face, kind: str) -> None:
+    """The update can be stored and the result cannot, so that the thread could be neither forked nor pruned."""
+    state = state_class(kind, words=(Annotated[dict[str, int], tally], {}))
+    graph = sequence(("node", lambda s: {"words": {"x": 1}}), state=state)
+
+    with pytest.raises(UpdateError, match="'tally' of field 'words' returned a value that cannot be stored") as caught:
+        face.run(Runtime(graph, store="memory:"), {"words": {}}, thread="t")
+
+    assert (caught.value.code, caught.value.field, caught.value.node) == ("reducer-failed", "words", "node")
+    assert "store dict(it)" in str(caught.value)
+
+
+def test_reducer_of_the_state_that_returns_an_unstorable_field_is_refused_with_a_store(face: Face) -> None:
+    class State(BaseModel):
+        words: Any = None
+
+    def count(state: State, update: State) -> State:
+        return State(words=Counter(update.words))
+
+    builder = GraphBuilder(State, State, reducer=count)
+    builder.add_node("node", lambda s: State(words="x")).add_edge(START, "node")
+
+    with pytest.raises(UpdateError, match="returned a state whose field 'words' cannot be stored"):
+        face.run(Runtime(builder.compile(), store="memory:"), State(), thread="t")
+
+
+def test_unstorable_result_of_a_reducer_is_allowed_where_it_is_never_stored(face: Face, kind: str) -> None:
+    state = state_class(kind, words=(Annotated[dict[str, int], tally, untracked], {}))
+    graph = sequence(("node", lambda s: {"words": {"x": 1}}), state=state)
+
+    assert get(face.run(Runtime(graph, store="memory:"), {}, thread="t").state, "words") == {"x": 1}
 
 
 @pytest.mark.parametrize("reducer", [append, union])

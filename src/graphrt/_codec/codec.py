@@ -29,6 +29,7 @@ from graphrt._codec.own import own_by_class, own_by_tag
 from graphrt._codec.refusal import MAX_BYTES, MAX_DEPTH, TAG, TOO_LONG, ClassChangedError, DamagedError, NotStorable
 from graphrt._codec.tables import Tables
 from graphrt._codec.texts import CannotHoldError, TextRules, TextWalk
+from graphrt._codec.unstorable import Types, why_no_instance
 from graphrt._codec.walk import FetchError, Reader, TooDeepError, UnknownTagError, Watching, Writer
 from graphrt._secret import Secret
 from graphrt.errors import InputError, StoreError, names
@@ -259,14 +260,20 @@ class Codec:
         """Return True if the codec has an encoder for instances of exactly *cls*."""
         return cls in self._current().encoders or own_by_class(cls) is not None
 
+    def why_unknown(self, value: object) -> str | None:
+        """Return why no instance of the class of *value* can be stored, as `NotStorable.why`; None if some can.
+
+        The parts of *value* are not looked at, so this costs the same for a value of any size.
+        """
+        cls = type(value)
+        return None if self.knows(cls) else why_no_instance(cls, value)
+
     def why_never(self, annotation: Any) -> str | None:
         """Return why a field with this annotation can never hold a storable value; None and `[]` do not count.
 
         Returns:
             The reason, as `NotStorable.why`; None if there is such a value, or if that is not certain.
         """
-        from graphrt._codec.unstorable import Types
-
         tables = self._current()
         custom = frozenset(entry.cls for entry in tables.classes.values() if entry.by_functions)
         return Types(tables.encoders, custom, lambda cls: own_by_class(cls) is not None).why_never(annotation)

@@ -40,6 +40,7 @@ from graphrt.errors._codes.nodes import (
 from graphrt.reducers import items_of
 
 if TYPE_CHECKING:
+    from graphrt._codec import Codec
     from graphrt._engine.run_state import RunState
 
 
@@ -108,12 +109,13 @@ def fold(
             wrote, or it ran a nested graph.
         reducer: The reducer of the whole state, for updates under the key `WHOLE`; None if only fields have reducers.
         ephemeral: Fields to reset before the first update.
-        past: Whether the superstep is already in the journal: a reducer that returned None then is not an error now.
+        past: Whether the superstep is already in the journal: what a reducer returned then is not an error now.
         where: Creates the location for errors; None means `RunState.where`.
 
     Raises:
         FoldError: Two tasks wrote a field without an aggregating reducer, a reducer raised, or it returned None for a
-            field that cannot be None. A reducer of the whole state returned no state, or changed its first argument.
+            field that cannot be None or, with a store, an instance of a class that cannot be stored. A reducer of the
+            whole state returned no state, or changed its first argument.
     """
     fields, record = engine.fields, engine.keeps_undo
     result = Folded()
@@ -138,7 +140,7 @@ def fold(
             for name in update:
                 if reducer is not None and name == WHOLE:
                     changes = _changes(
-                        reducer, values, new_values, update[name], task, tasks, where or engine.where, past=past
+                        engine, reducer, values, new_values, update[name], task, tasks, where or engine.where, past=past
                     )
                     if record:
                         for changed in changes:  # the first update of the task decides
@@ -187,9 +189,14 @@ def fold(
                 ):
                     new_values[name] = values[name] + value
                 else:
-                    new_values[name] = _reduced(field, values, new_values, value, task, tasks, where or engine.where)
-                    if new_values[name] is None and not (field.nullable or past or value is None):
+                    result_value = _reduced(field, values, new_values, value, task, tasks, where or engine.where)
+                    new_values[name] = result_value
+                    if past:
+                        continue
+                    if result_value is None and not (field.nullable or value is None):
                         raise _none(field, task, tasks, where or engine.where)
+                    if engine.codec is not None and (why := _refusal(engine.codec, field, result_value)):
+                        raise _unstorable(field, why, task, tasks, where or engine.where)
         if record:
             undos.append(undo)
             undo = {}
@@ -197,6 +204,7 @@ def fold(
 
 
 def _changes(
+    engine: RunState,
     reducer: StateReducer,
     values: Values,
     new_values: dict[str, Any],
@@ -222,7 +230,12 @@ def _changes(
     if update is ERASED or any(value is ERASED for value in current.values()):
         return dict.fromkeys(reducer.state.fields, ERASED)
     try:
-        return reducer.changes(current, update, past=past)
+        changes = reducer.changes(current, update, past=past)
+        if engine.codec is not None and not past:
+            for name, value in changes.items():
+                if why := _refusal(engine.codec, engine.fields[name], value):
+                    raise NotAStateError(f"returned a state whose field {name!r} cannot be stored: it {why}")
+        return changes
     except StateChangedError as error:
         raised = state_changed(reducer, error.fields, task.node.name, where())
         cause: BaseException | None = None
@@ -348,6 +361,36 @@ def _none(field: Field, task: Task, tasks: Sequence[Task], where: Callable[[], P
         reducer=field.reducer_name,
         field=field.name,
         annotation=describe(field.annotation),
+        node=task.node.name,
+        where=where(),
+    )
+    return FoldError(error, writers)
+
+
+_STORABLE: Final = frozenset({int, str, float, bool, type(None), list, dict, set, tuple})
+"""Classes of results that need no look at the codec, which knows them."""
+
+
+def _refusal(codec: Codec, field: Field, value: Any) -> str | None:
+    """Return why no store takes *value*, which a reducer returned for *field*, as a clause; None if a store might.
+
+    Only the class of the value is judged. Encoding its parts would cost as much as the state is large; they are encoded
+    with `check_state`, and by `fork` and `prune`.
+    """
+    if value.__class__ in _STORABLE or value is ABSENT or field.untracked:
+        return None
+    return codec.why_unknown(value)
+
+
+def _unstorable(field: Field, why: str, task: Task, tasks: Sequence[Task], where: Callable[[], Place]) -> FoldError:
+    """Return the error for a reducer whose result cannot be stored; *why* is a clause about it."""
+    writers = [t for t in tasks if any(field.name in update for update in t.updates)]
+    error = REDUCER_FAILED(
+        reducer=field.reducer_name,
+        of=f"field {field.name!r}",
+        problem=f"returned a value that cannot be stored: it {why}",
+        known=f"{field.name}: {describe(field.annotation)}",
+        field=field.name,
         node=task.node.name,
         where=where(),
     )

@@ -9,6 +9,7 @@ replaced by rules before anything else. For the terms, see docs/glossary.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, final
 
@@ -18,7 +19,7 @@ from graphrt._engine.task import Due, Task
 from graphrt._plan.fields import ABSENT
 from graphrt._plan.state import Values
 from graphrt.errors import UpdateError
-from graphrt.errors._codes.nodes import NOT_STORABLE
+from graphrt.errors._codes.nodes import NOT_STORABLE, STATE_NOT_STORABLE
 
 if TYPE_CHECKING:
     from graphrt._codec import Codec
@@ -198,6 +199,25 @@ def check_sends(engine: RunState, due: list[Due]) -> list[Due]:
             except NotStorable as error:
                 raise not_storable(engine, None, error, f"sends node {item.node.name!r} an argument") from error
     return due
+
+
+def state_not_storable(engine: RunState, error: NotStorable, verb: str) -> UpdateError:
+    """Return the error for a state that cannot be stored as a whole; *verb* is the method that needed to, such as `prune`.
+
+    Updates and inputs were checked when they entered the thread. What remains is a part of the result of a reducer, of
+    which only the class is checked.
+    """
+    # The path begins with the field, as in `notes[3].when`.
+    field = engine.fields.get(re.split(r"\W", error.path, maxsplit=1)[0])
+    reducer = engine.plan.update.reducer
+    maker = reducer.name if reducer is not None else field.reducer_name if field is not None else None
+    return STATE_NOT_STORABLE(
+        place=f" at {error.path}" if error.path else "",
+        why=error.why,
+        maker=f"reducer {maker!r}" if maker is not None else "a reducer",
+        verb=verb,
+        where=engine.where(),
+    )
 
 
 def not_storable(engine: RunState, task: Task | None, error: NotStorable, what: str) -> UpdateError:

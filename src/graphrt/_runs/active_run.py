@@ -304,7 +304,7 @@ class ActiveRun:
             services.warnings.append(
                 f"The run was handed over ({self.control.handing_over}): its thread is due, and any worker may continue."
             )
-        if self.engine.unstorable and self.config.store is None:
+        if self.engine.unstorable:
             self._warn_of_values()
         if self.claim is not None and status == "completed":
             self.config.secrets.forget(self.claim.thread)
@@ -322,7 +322,10 @@ class ActiveRun:
         return result
 
     def _warn_of_values(self) -> None:
-        """Warn of values that a thread would have rejected (R7), if the state check (`check_state`) found any."""
+        """Warn of values that no store takes (R7), if the state check (`check_state`) found any.
+
+        On a thread, only a reducer can have made them, and `fork` and `prune` fail.
+        """
         for name, error in self.engine.unstorable.items():
             text = (
                 f"Field {name!r} of graph {self.engine.plan.name!r} has a value that no store takes"

@@ -23,7 +23,7 @@ from graphrt._engine.child_threads import waiting_for
 from graphrt._engine.open_interrupt import THREAD, WITHDRAWN
 from graphrt._engine.questions import journalled
 from graphrt._engine.snapshot_data import saved
-from graphrt._engine.storability import not_storable
+from graphrt._engine.storability import state_not_storable
 from graphrt._engine.task import DONE, FAILED, HANDLED, Task
 from graphrt._journal.compatibility import Compatibility
 from graphrt._journal.compatibility_check import judge, pending
@@ -210,8 +210,8 @@ def _begin_fork(
             status=status,
             release=True,
         )
-    except NotStorable as error:  # results of reducers are not checked (R7), and a fork's first entry contains them
-        raise not_storable(engine, None, error, "has a value") from error
+    except NotStorable as error:  # parts of results of reducers are not checked (R7), and a fork's first entry has them
+        raise state_not_storable(engine, error, "fork") from error
 
 
 def _withdrawn_inside(task: Task) -> dict[str, list[emit_events.Logged]]:

@@ -24,7 +24,7 @@ from graphrt._engine import emit_events
 from graphrt._engine.emit_events import Logged
 from graphrt._engine.questions import journalled
 from graphrt._engine.snapshot_data import saved
-from graphrt._engine.storability import not_storable
+from graphrt._engine.storability import state_not_storable
 from graphrt._engine.task import DONE, HANDLED
 from graphrt._journal.batch_format import blob_names, digest, encode_state
 from graphrt._journal.body import Body, Names
@@ -191,13 +191,13 @@ def _snapshot(fold: Fold) -> tuple[bytes, dict[str, bytes]]:
     """Return the snapshot of *fold*, encoded, and the large values it refers to.
 
     Raises:
-        UpdateError: A result of a reducer, which is not checked when it is made (R7), cannot be stored.
+        UpdateError: A part of the result of a reducer, which is not checked when it is made (R7), cannot be stored.
     """
     body = Body(fold.engine.plan.codec, Names())
     try:
         return encode_state(body, _everything(fold)), body.blobs
     except NotStorable as error:
-        raise not_storable(fold.engine, None, error, "has a value") from error
+        raise state_not_storable(fold.engine, error, "prune") from error
 
 
 def _everything(fold: Fold) -> events.StateSaved:

@@ -233,6 +233,13 @@ NOT_STORABLE = ErrorCode(
     boundary=True,
 )
 
+STATE_NOT_STORABLE = NOT_STORABLE.variant(
+    "The state has a value that cannot be stored{place}: it {why}",
+    known="{maker} made it; {verb}() changed nothing",
+    fix="Correct the reducer, so that it returns values that can be stored, then call {verb}() again: "
+    "the state is folded anew.",
+)
+
 DEPTH_LIMIT = ErrorCode(
     "depth-limit",
     LimitError,
