@@ -11,7 +11,7 @@ docs/explanation/floors.md):
     3 records   _journal, stores, audit
     2 cores     _engine, harness
     1 plan      _plan, reducers
-    0 words     errors, commands, events, _usage, limits, migrations, _codec, _retry_policy, _ambient, _observers, _arguments, _due_times, _type_adapters, _forks, _waits, _cancellations, _secret, _display, _sensitive_texts
+    0 words     errors, commands, events, _usage, limits, migrations, _codec, _retry_policy, _ambient, _observers, _arguments, _overwriting, _due_times, _type_adapters, _forks, _waits, _cancellations, _secret, _display, _sensitive_texts
 
 Importing it is silent, and its names are imported when they are first used. That is light too: no network, no output,
 no litellm, and asyncio only once it is needed.

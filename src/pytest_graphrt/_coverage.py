@@ -155,6 +155,8 @@ def finish(session: pytest.Session) -> None:
 
 
 def _report(config: pytest.Config, state: _State) -> None:
+    from graphrt._overwriting import check_overwritable
+    from graphrt.errors import InputError
     from graphrt.testing.route_coverage import load, reports, summarise
 
     root = Path(config.rootpath)
@@ -185,8 +187,9 @@ def _report(config: pytest.Config, state: _State) -> None:
             path = Path(config.invocation_params.dir) / (file or _FILES[kind])
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
+                check_overwritable(path, kind=f"a report of the kind {kind}", begins=reports.BEGINS[kind])
                 path.write_text(reports.WRITERS[kind](summary), encoding="utf-8")
-            except OSError as error:
+            except (OSError, InputError) as error:
                 state.problem = f"The {kind} report of route coverage cannot be written: {error}"
             else:
                 state.lines.append(f"route coverage: {kind} written to {path}")

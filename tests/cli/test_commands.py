@@ -63,7 +63,8 @@ def test_draw_writes_every_format(call, folder: Path, form: str, begins: str) ->
     assert done.code == 0
     assert done.out.startswith(begins)
     assert call("draw", "flow.py:fan", "-f", form, "-ojson").result["topology"]["nodes"]
-    assert call("draw", "flow.py:fan", "-f", form, "--out", "picture", "-otext").code == 0
+    for out in ("picture", "picture"):  # an earlier drawing is replaced
+        assert call("draw", "flow.py:fan", "-f", form, "--out", out, "-otext").code == 0
     assert (folder / "picture").read_text(encoding="utf-8").strip() == done.out.strip()
 
 
@@ -273,6 +274,27 @@ def test_unwritable_file_is_reported(call, stored: str, words: list[str]) -> Non
         assert "cannot be written: " in done.err
 
 
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (["draw", "flow.py:fan", "--format", "svg", "--out", "flow.py"], "flow.py"),
+        (["show", "runs.db", "paused", "--html", "runs.db"], "runs.db"),
+        (["audit", "export", "runs.db", "paused", "runs.db"], "runs.db"),
+        (["audit", "export", "runs.db", "paused", "done.log"], "done.log"),
+        (["worker", "flow.py:fan", "--store", "runs.db", "--health-file", "runs.db"], "runs.db"),
+        (["worker", "flow.py:fan", "--store", "new.db", "--health-file", "new.db"], ""),
+    ],
+    ids=lambda words: words[0] if isinstance(words, list) else words,
+)
+def test_file_of_another_kind_is_not_overwritten(call, stored: str, folder: Path, words: list[str], file: str) -> None:
+    call("audit", "export", stored, "done", "done.log")
+    before = (folder / file).read_bytes() if file else b""
+    done = call(*words)
+
+    assert (done.code, done.document["error"]["code"]) == (2, "path-exists"), done.err
+    assert not file or (folder / file).read_bytes() == before
+
+
 def test_fork_diff_and_cancel(call, stored: str) -> None:
     made = call("fork", "flow.py:letters", "paused", "--store", stored, "--at", "5", "--to", "other")
     assert made.result == {"thread": "other", "source": "paused", "status": "interrupted", "next": ["approve"]}
@@ -319,7 +341,8 @@ def test_audit_creates_a_key_exports_verifies_and_shows(call, stored: str, folde
     assert call("audit", "keygen", "key").result["bytes"] == 32
     assert (folder / "key").stat().st_mode & 0o777 == 0o600
     assert call("audit", "keygen", "key").code == 2
-    head = call("audit", "export", stored, "done", "log.jsonl").result["head"]
+    call("audit", "export", stored, "done", "log.jsonl")
+    head = call("audit", "export", stored, "done", "log.jsonl").result["head"]  # replaces the earlier export
     report = call("audit", "verify", "log.jsonl")
     assert (report.code, report.result["verdict"]) == (0, "unanchored")
     assert call("audit", "verify", "log.jsonl", "--strict").code == 1

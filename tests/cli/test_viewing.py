@@ -19,7 +19,8 @@ def test_thread_is_written_as_one_file(
     call: Callable[..., Called], stored: str, folder: Path, target: list[str]
 ) -> None:
     assert stored
-    found = call("show", *target, "--html", "page.html", "-ojson").document["result"]
+    call("show", *target, "--html", "page.html")
+    found = call("show", *target, "--html", "page.html", "-ojson").document["result"]  # replaces the earlier page
     page = (folder / "page.html").read_text(encoding="utf-8")
 
     assert found == {"thread": "paused", "path": "page.html", "bytes": len(page.encode())}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from graphrt import Runtime
-from graphrt.cli import main, threads
+from graphrt.cli import main, threads, watching
 from graphrt.cli.targets import graph_of
 from graphrt.workers import Worker
 
@@ -232,6 +232,15 @@ def test_worker_process_can_be_watched(call, work: Path) -> None:
     assert [path.name for path in work.glob("health.json*")] == ["health.json"]
     line = r"^\d{4}-\d\d-\d\d \S+ WARNING graphrt.workers: Thread t of graph 'work' failed in node 'say': ZeroDivisionError"
     assert re.search(line, err, re.MULTILINE), err
+
+
+def test_health_file_of_an_earlier_worker_is_replaced(call, work: Path) -> None:
+    with Runtime(graph_of("working_graph.py:graph")[0], store="memory:") as runtime:
+        for poll_s in (0.1, 0.2):
+            with watching.health_file("health.json", Worker(runtime, poll_s=poll_s).health):
+                pass
+
+    assert json.loads((work / "health.json").read_text())["state"] == "new"
 
 
 @pytest.mark.parametrize(

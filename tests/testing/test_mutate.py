@@ -179,6 +179,14 @@ def test_survivors_of_a_weak_suite_equal_those_computed_by_hand(mutate: Mutate, 
     assert ids(again, "survived") == {"flow/no-update:b"} == {one["id"] for one in again["verdicts"]}
 
 
+def test_file_that_is_no_report_is_not_overwritten(mutate: Mutate, folder: Path) -> None:
+    code, _, err = mutate("flow", "--json=test_weak.py", test_weak=WEAK)
+
+    assert code == 2
+    assert "already, which is not a report of mutants" in err
+    assert (folder / "test_weak.py").read_text().endswith(WEAK)
+
+
 def lines_with(*texts: str) -> list[int]:
     return [next(number for number, found in enumerate(FLOW.splitlines(), 1) if text in found) for text in texts]
 

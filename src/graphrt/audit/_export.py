@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -15,6 +16,7 @@ from graphrt._journal.seal import leaf_in
 from graphrt._journal.thread_fold import chain_of
 from graphrt._journal.thread_meta import read_meta
 from graphrt._journal.verifying import PLAIN
+from graphrt._overwriting import check_overwritable
 from graphrt.audit._heads import head_of
 from graphrt.audit._keys import key_ring
 from graphrt.audit._lines import blob_line, first_line, line_of, record_line, staged_line
@@ -51,17 +53,20 @@ def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key
     Args:
         store: The store, or its URL.
         thread: Id of the thread.
-        path: The file; one that exists is replaced.
+        path: The file. A log of the same thread that is there already is replaced.
         key: Key that the head is authenticated with; None authenticates nothing.
 
     Raises:
-        InputError: The thread is not chained, there is no such thread, or the key is weak.
+        InputError: The thread is not chained, there is no such thread, the key is weak, or there is another file at
+            *path* (`path-exists`).
         StoreError: The thread cannot be read.
         OSError: The file cannot be written.
     """
     target = Path(checked_path(path))
     with opened(store) as source:
         meta = _meta_of(source, thread)
+        first = first_line(str(meta["chained"]), shared_id(source, thread))
+        check_overwritable(target, kind=f"a log of thread {thread!r}", begins=re.escape(first))
         with rewritten(target) as file:
             file.writelines(_lines_of_thread(source, thread, meta))
             tree_head = _head(source, thread, meta, key)

@@ -190,9 +190,9 @@ def _show_lines(file_lines: list[dict[str, Any]], width: int) -> list[Line]:
 @STORE
 @_KEY
 def export(target: str, thread: str, file: str, store: str | None, key_file: str | None) -> Answer:
-    """Write the log of a thread to a file, which `audit verify` checks without the store. A file there is replaced.
+    """Write the log of a thread to a file, which `audit verify` checks without the store.
 
-    TARGET is the store, or a graph.
+    TARGET is the store, or a graph. A log of the same thread that is at FILE already is replaced; other files are not.
     """
     key = key_in(key_file) if key_file else None
     if Path(file).is_dir():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import click
 
+from graphrt._overwriting import check_overwritable
 from graphrt.cli.command import Command
 from graphrt.cli.opening import TARGET
 from graphrt.cli.output import Answer, Output
@@ -14,6 +16,13 @@ from graphrt.console import draw as drawing
 from graphrt.console.screen import Line, PlainScreen, columns
 from graphrt.errors._codes.command_line import NOT_WRITTEN
 
+_BEGINS: Final = (
+    rb'\s*(\xe2\x97\x8b )?START|flowchart TD\s|digraph "|<svg xmlns="\S+" class="graphrt"'
+    rb'|\{\s+"name": [^\n]+\s+"nodes": \['
+)
+"""The beginnings of drawings, in all formats: with characters, where a circle or an edge is at START, and as Mermaid,
+DOT, SVG and JSON."""
+
 
 @click.command("draw", cls=Command)
 @TARGET
@@ -21,7 +30,7 @@ from graphrt.errors._codes.command_line import NOT_WRITTEN
     "--format", "-f", "form", type=click.Choice(["terminal", "mermaid", "dot", "svg", "json"]), default="terminal",
     show_default=True, help="What to make.",
 )  # fmt: skip
-@click.option("--out", metavar="FILE", help="Write it to a file.")
+@click.option("--out", metavar="FILE", help="Write it to a file, over an earlier drawing.")
 @click.pass_obj
 def draw(output: Output, target: str, form: str, out: str | None) -> Answer:
     """Draw a graph: in the terminal, as Mermaid, DOT or SVG."""
@@ -43,6 +52,7 @@ def draw(output: Output, target: str, form: str, out: str | None) -> Answer:
     if out is None:
         return Answer(data=data, text=text)
     try:
+        check_overwritable(out, kind="a drawing of a graph", begins=_BEGINS)
         Path(out).write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
     except OSError as error:
         raise NOT_WRITTEN(path=out, problem=error.strerror or str(error)) from error

@@ -63,7 +63,9 @@ def threads(target: str | None, store: str | None, **filters: Any) -> Answer:
 @click.option("--at", type=click.IntRange(min=1), metavar="ENTRY", help="As it was after this entry.")
 @click.option("--history", "past", is_flag=True, help="List its past states too.")
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of past states.")
-@click.option("--html", metavar="FILE", help="Write the thread as one HTML page, which needs no server.")
+@click.option(
+    "--html", metavar="FILE", help="Write the thread as one HTML page, which needs no server, over an earlier one."
+)
 @click.option(
     "--prompts", is_flag=True, help="With --html: rebuild prompts, which runs nodes again on the recorded data."
 )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from graphrt._overwriting import check_overwritable
 from graphrt.cli.command import Command
 from graphrt.cli.opening import is_store, opened_any, opened_runtime, opened_store, runtime_options
 from graphrt.cli.output import Answer, Output
@@ -18,6 +19,8 @@ from graphrt.errors._codes.command_line import NOT_WRITTEN
 
 TOKEN: Final = "GRAPHRT_UI_TOKEN"  # noqa: S105 - the name of a variable
 """Environment variable with the token of the page; without it, one is made and printed."""
+_BEGINS: Final = rb"<!doctype html>\n<html lang=\"en\">\n<head>\n<meta http-equiv=\"content-security-policy\""
+"""The beginning of every page that `show --html` writes."""
 _HOST: Final = "127.0.0.1"
 _GRACE_S: Final = 1.0
 """Grace period for open requests at shutdown, in seconds."""
@@ -27,7 +30,8 @@ def written(target: str, thread: str, store: str | None, path: str, *, prompts: 
     """Write a thread as one HTML file.
 
     Raises:
-        InputError: The file cannot be written, or an error of `opened_runtime`.
+        InputError: The file cannot be written, there is a file that is not such a page (`path-exists`), or an error of
+            `opened_runtime`.
     """
     from graphrt.viewer import html
 
@@ -36,6 +40,7 @@ def written(target: str, thread: str, store: str | None, path: str, *, prompts: 
         text = html(runtime, thread, prompts=prompts, coverage=coverage, target=known)
     data = text.encode()
     try:
+        check_overwritable(path, kind="a page of a thread", begins=_BEGINS)
         Path(path).write_bytes(data)
     except OSError as error:
         raise NOT_WRITTEN(path=path, problem=error.strerror or str(error)) from error

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from graphrt._overwriting import check_overwritable
 from graphrt.errors._codes.command_line import NOT_WRITTEN
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 HEALTH_EVERY_S: Final = 2.0
 """Seconds between two reports in the health file."""
+_BEGINS: Final = rb'\{"ok": (true|false), "written_at": '
+"""The beginning of every report."""
 
 log: Final = logging.getLogger("graphrt.workers")
 
@@ -54,12 +57,14 @@ def health_file(path: str | None, health: Callable[[], WorkerHealth]) -> Generat
         health: Returns the content to write.
 
     Raises:
-        InputError: The file cannot be written now. Later, that is logged and tried again.
+        InputError: The file cannot be written now, or there is a file that is not such a report (`path-exists`). A
+            later failure to write is logged, and the next report tries again.
     """
     if path is None:
         yield
         return
     try:
+        check_overwritable(path, kind="the health of a worker", begins=_BEGINS)
         _write(path, health())
     except OSError as error:
         raise NOT_WRITTEN(path=path, problem=error.strerror or str(error)) from error

@@ -74,6 +74,10 @@ PATH_EXISTS = ErrorCode(
     "There is a {kind} {file!r} already; it was not touched.",
     fix="Pass the path of a file that does not exist yet.",
 )
+NOT_OVERWRITTEN = PATH_EXISTS.variant(
+    "There is a file {file!r} already, which is not {kind}; it was not touched.",
+    fix="Pass another path, or remove the file first if nothing needs it.",
+)
 
 EXPORT_DECRYPTED = ErrorCode(
     "export-decrypted",

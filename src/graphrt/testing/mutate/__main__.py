@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from graphrt._display import shown_error
+from graphrt._overwriting import check_overwritable
 from graphrt.errors import GraphrtError
 from graphrt.errors._codes.command_line import NOT_WRITTEN
 from graphrt.testing.exploring.search import Search
@@ -55,7 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="draws the sample, and the targets of redirected edges")
     parser.add_argument("--timeout", type=_seconds, metavar="S",
                         help="seconds for one mutant (default: from the time of its tests)")  # fmt: skip
-    parser.add_argument("--json", metavar="FILE", help="write the verdicts to FILE; - is standard output")
+    parser.add_argument(
+        "--json", metavar="FILE", help="write the verdicts to FILE, over those of an earlier run; - is standard output"
+    )
     parser.add_argument("--fail-under", type=_percent, default=0.0, metavar="PERCENT", help="exit with 1 below it")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     return parser
@@ -132,6 +135,7 @@ def _mutate(options: argparse.Namespace, tests: list[str], runs: PytestRuns, fol
     def say(text: str) -> None:
         _say(options, text)
 
+    _check_json(options)  # before the tests run, which takes minutes
     say("running the tests without a mutant ...")
     first = first_run(runs, folder / "first", options.targets, options.seed)
     candidates, left_out = first.candidates(options.only, options.skip, options.max_mutants)
@@ -168,6 +172,14 @@ def _say(options: argparse.Namespace, text: str) -> None:
     stream: Any = sys.stderr if options.json == "-" or options.list else sys.stdout
     stream.write(f"{text}\n")
     stream.flush()
+
+
+def _check_json(options: argparse.Namespace) -> None:
+    if options.json and options.json != "-":
+        try:
+            check_overwritable(options.json, kind="a report of mutants", begins=reports.JSON_BEGINS)
+        except OSError as error:
+            raise NOT_WRITTEN(path=options.json, problem=error.strerror or str(error)) from error
 
 
 def _write_json(options: argparse.Namespace, text: str) -> None:

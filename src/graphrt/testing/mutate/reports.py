@@ -7,11 +7,14 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from graphrt.testing.exploring.search import Search
 from graphrt.testing.mutate.first_run import Candidate, FirstRun
 from graphrt.testing.mutate.verdicts import ALIVE, KILLED, Verdict, score
+
+JSON_BEGINS: Final = rb'\{\s+"format": 1,\s+"targets": \['
+"""The beginning of every text that `as_json` makes, as a regular expression."""
 
 
 def counted(count: int, what: str) -> str:

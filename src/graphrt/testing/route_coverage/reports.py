@@ -172,3 +172,9 @@ WRITERS: Final[dict[str, Callable[[Summary], str]]] = {
     "cobertura": cobertura,
 }
 """Kind of report to the function that makes its text."""
+BEGINS: Final[dict[str, bytes]] = {
+    "json": rb'\{\s+"percent": \S+\s+"arcs": ',
+    "lcov": rb"TN:\s",
+    "cobertura": rb'<\?xml version="1\.0" \?>\s+<coverage ',
+}
+"""Kind of report that is written to a file to a regular expression of its beginning."""
