@@ -249,6 +249,7 @@ def test_health_file_of_an_earlier_worker_is_replaced(call, work: Path) -> None:
         (["--health-file", "none/health.json"], "none/health.json"),
         (["--per-graph", "word=3"], "per_graph= names 'word'"),
         (["--per-graph", "work"], "--per-graph cannot be read"),
+        (["--per-graph", "work=1", "--per-graph", "work=2"], "--per-graph has two values for 'work'"),
         (["--per-graph", "work=0"], "per_graph['work']= cannot be 0"),
     ],
 )

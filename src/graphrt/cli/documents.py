@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import click
+
 from graphrt.errors._codes.command_line import BAD_DOCUMENT
 
 _NUMBERS: Final = "Write NAME=NUMBER, as in max_steps=10,deadline_s=60, or a JSON object."
@@ -50,9 +52,7 @@ def parsed(text: str, source: str, fix: str | None = None) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):  # json would silently keep the last value
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"an object has the key {twice!r} twice")
+        raise ValueError(f"an object has the key {duplicated([name for name, _ in pairs])!r} twice")
     return result
 
 
@@ -65,21 +65,38 @@ def assignments(given: Sequence[str], option: str) -> dict[str, Any]:
 
     Raises:
         InputError: A part is not of that form.
+        UsageError: A name has two values.
     """
-    values: dict[str, Any] = {}
+    pairs: list[tuple[str, Any]] = []
     for text in given:
         if text.lstrip().startswith("{"):
             parsed_object: Any = parsed(text, option, _NUMBERS)
-            values |= parsed_object  # it begins with a brace, so it is an object
+            pairs += parsed_object.items()  # it begins with a brace, so it is an object
             continue
         for part in text.split(","):
             name, equals, value = part.partition("=")
             if not equals or not name.strip():
                 raise BAD_DOCUMENT(source=option, form="name=value", problem=f"{part!r} has no '='", fix=_NUMBERS)  # fmt: skip
-            values[name.strip()] = (
-                None if value.strip() in ("none", "None") else parsed(value, f"{option} {name}", _NUMBERS)
-            )
-    return values
+            none = value.strip() in ("none", "None")
+            pairs.append((name.strip(), None if none else parsed(value, f"{option} {name}", _NUMBERS)))
+    return without_duplicates(pairs, option)
+
+
+def without_duplicates(pairs: Sequence[tuple[str, Any]], option: str) -> dict[str, Any]:
+    """Return *pairs* of names and values as a dict.
+
+    Raises:
+        UsageError: A name has two values, of which the dict would silently keep the last.
+    """
+    duplicate = duplicated([name for name, _ in pairs])
+    if duplicate is not None:
+        raise click.UsageError(f"{option} has two values for {duplicate!r}. Give one of them.")
+    return dict(pairs)
+
+
+def duplicated(names: Sequence[str]) -> str | None:
+    """Return the first name that occurs more than once; None without one."""
+    return next((name for name in names if names.count(name) > 1), None)
 
 
 def seconds(text: str, option: str) -> float:

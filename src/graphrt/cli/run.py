@@ -12,7 +12,7 @@ import click
 
 from graphrt.cli import exits
 from graphrt.cli.command import Command
-from graphrt.cli.documents import A_TEXT, parsed, read_json
+from graphrt.cli.documents import A_TEXT, parsed, read_json, without_duplicates
 from graphrt.cli.forms import Form, NoAnswer
 from graphrt.cli.opening import TARGET, THREAD, opened_runtime, runtime_options, way_on
 from graphrt.cli.output import Answer, Output
@@ -130,6 +130,7 @@ def input_of(source: str | None, fields: Sequence[str]) -> Any:
 
     Raises:
         InputError: The file cannot be read, or holds no JSON object although there are assignments.
+        UsageError: An assignment has no "=", or a field is assigned twice.
     """
     document: Any = {} if source is None else read_json(source)
     if not fields:
@@ -137,12 +138,13 @@ def input_of(source: str | None, fields: Sequence[str]) -> Any:
     if document.__class__ is not dict:
         raise BAD_DOCUMENT(source=source, form="the input of a graph", problem="it is not a JSON object")
     values: dict[str, Any] = document
+    pairs: list[tuple[str, str]] = []
     for text in fields:
         name, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError(f"--set {text!r} has no '='.")
-        values[name] = value
-    return values
+        pairs.append((name, value))
+    return values | without_duplicates(pairs, "--set")
 
 
 def for_people(questions: Sequence[InterruptInfo]) -> list[InterruptInfo]:
