@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from graphrt import Runtime
 from graphrt.cli.schema import RESULTS
+from graphrt.errors._codes.databases import STORE_READ_ONLY
 
 
 def test_check_lists_the_problems_of_a_graph(call, folder: Path) -> None:
@@ -440,6 +442,19 @@ def test_failed_thread_is_shown_as_text_without_its_code(call, stored: str) -> N
 
     assert shown.code == 0
     assert "no such topic" in shown.out
+
+
+def test_refused_resume_suggests_to_resume_again(call, stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_arguments: object, **_options: object) -> None:
+        raise STORE_READ_ONLY(doing="write", reason="the disk is read-only", sqlstate="")
+
+    monkeypatch.setattr(Runtime, "stream", refused)
+    answer = '{"do": "send"}'
+    done = call("resume", "flow.py:letters", "paused", "--store", stored, "--answer", answer, "-otext")
+
+    assert done.code == 1
+    assert "continue with: graphrt resume flow.py:letters paused" in done.out
+    assert "graphrt retry" not in done.out
 
 
 def test_resume_does_not_retry_a_failed_thread(call, stored: str) -> None:

@@ -263,9 +263,14 @@ class _Drive:
             snapshot = self._runtime.state(self._thread)
         except (GraphrtError, OSError):  # there is no such thread, or the store failed
             return Answer(data=None, code=code, error=error)
+        # The run may have been refused before it changed anything: then the thread is still as it was.
+        verb = {"interrupted": "resume", "completed": ""}.get(snapshot.status, "retry")
         return Answer(
             data=plain_data.snapshot(snapshot),
-            lines=lambda width: [*views.snapshot(snapshot, width), *self._way_on("retry", width)],
+            lines=lambda width: [
+                *views.snapshot(snapshot, width),
+                *(self._way_on(verb, width) if verb else []),
+            ],
             code=code,
             error=error,
         )
