@@ -101,9 +101,9 @@ def serve(
             for name, path in chats.items():
                 secret = "" if guard is not None or given_token else f"#token={token}"
                 output.note((f"chat with {name} at {at}{quote(path)}{secret}", "title"))
+            for worker in workers:  # not before the server listens: otherwise a command that fails would run nodes
+                worker.start()
 
-        for worker in workers:
-            worker.start()
         try:
             serve_http(application, host=host, port=port, grace_s=grace, started=started)
         finally:

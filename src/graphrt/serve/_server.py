@@ -7,6 +7,8 @@ It adds limits that uvicorn lacks: for connections that send no request or an in
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
 from collections.abc import Callable
 from types import FrameType
@@ -15,6 +17,7 @@ from typing import Any, Final, Protocol, final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from graphrt.errors._codes.serving import CANNOT_LISTEN
 from graphrt.serve._events import ABORT
 
 _HEAD_S: Final = 10.0
@@ -52,6 +55,10 @@ def serve(
         port: The port; 0 chooses a free one.
         grace_s: Seconds for open requests.
         started: Called with the URL of the server, when it listens.
+
+    Raises:
+        InputError: It cannot listen at that address and port, because another program does, for instance
+            (`cannot-listen`).
     """
     config = uvicorn.Config(
         application,
@@ -87,16 +94,37 @@ class _Server(uvicorn.Server):
         self._told = started
 
     async def startup(self, sockets: Any = None) -> None:
-        """Listen, and report the URL."""
-        await super().startup(sockets)
+        """Listen, and report the URL.
+
+        Raises:
+            InputError: The server cannot listen there.
+        """
+        log = logging.getLogger("uvicorn.error")
+        log.disabled = True  # uvicorn logs the OSError, and then ends the process; it is raised here instead
+        try:
+            await super().startup(sockets)
+        except SystemExit as error:
+            problem = error.__context__
+            if not isinstance(problem, OSError):
+                raise
+            address = _address(self.config.host, self.config.port)
+            number = problem.errno or 0  # that of an unknown host is negative
+            # asyncio repeats the address in `strerror`
+            reason = os.strerror(number) if number > 0 else problem.strerror or str(problem)
+            raise CANNOT_LISTEN(address=address, problem=reason) from problem
+        finally:
+            log.disabled = False
         if self.started:
-            host, port = self.servers[0].sockets[0].getsockname()[:2]
-            self._told(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+            self._told(f"http://{_address(*self.servers[0].sockets[0].getsockname()[:2])}")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End the event streams, and stop."""
         self._application.drain()
         super().handle_exit(sig, frame)
+
+
+def _address(host: str, port: int) -> str:
+    return f"{f'[{host}]' if ':' in host else host}:{port}"
 
 
 @final

@@ -5,6 +5,12 @@ from __future__ import annotations
 from graphrt.errors import InputError, StoreError
 from graphrt.errors._error_code import ErrorCode
 
+CANNOT_LISTEN = ErrorCode(
+    "cannot-listen",
+    InputError,
+    "The server cannot listen at {address}: {problem}.",
+    fix="Stop the program that listens there, or pass another port: --port or port=, where 0 chooses a free one.",
+)
 UNAUTHENTICATED = ErrorCode(
     "unauthenticated",
     InputError,
