@@ -622,10 +622,14 @@ class Runtime(Generic[S, I_co]):
             priority: Workers take threads of a higher priority first; 0 keeps an existing priority. `label` can change
                 it later.
 
-        Answers to a thread that another process drives are left to that process.
+        Answers to a thread that another process drives are left to that process as mail. The first answer to a question
+        counts: while one waits, another one is refused (`unknown-interrupt`), and the same one is not posted again. Of
+        two that are sent at the same moment, both may be accepted; then the later one is dropped, and the journal has a
+        `LetterDropped`.
 
         Raises:
-            InputError: The runtime has no store; else as for `run`, `resume` and `retry`. Nothing was stored.
+            InputError: The runtime has no store, or another answer waits; else as for `run`, `resume` and `retry`.
+                Nothing was stored.
             ConflictError: A living owner drives the thread.
         """
         options: dict[str, Any] = {"if_exists": if_exists, "while_running": while_running}

@@ -14,6 +14,8 @@ from tests.patience import eventually
 
 from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt._runs import detached, undriven
+from graphrt._runs.mail import leave_answers
+from graphrt.commands import UNSET
 from graphrt.errors import ConflictError, GraphrtError, InputError, RunFailedError, WaitTimeoutError
 from graphrt.events import RunHandedOver, RunResumed, RunStarted
 from graphrt.stores import Store, open_store
@@ -127,6 +129,17 @@ def test_answers_and_retries_can_also_be_left_to_workers(store: Store) -> None:
     assert runtime.state("t").status == "running"
     assert runtime.drive("t").state.n == 3
     assert runtime.wait("t").status == "completed"
+
+
+def test_answer_in_the_mail_of_a_thread_without_an_owner_counts_before_a_later_one(store: Store) -> None:
+    runtime = Runtime(asking(), store=store)
+    question = runtime.run({}, thread="t").interrupts[0].id
+    leave_answers(runtime._config, "t", {question: 1}, UNSET)  # its run ended before it looked for mail again
+    with pytest.raises(InputError) as error:
+        runtime.start(thread="t", answers={question: 2})
+
+    assert code(error) == "unknown-interrupt"
+    assert runtime.drive("t").state.n == 1
 
 
 def test_only_due_threads_are_driven(store: Store) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from tests.patience import eventually
 
-from graphrt import Runtime
+from graphrt import END, START, Context, GraphBuilder, Runtime
 from graphrt.errors import InputError, RunFailedError
+from graphrt.events import LetterDropped
 from graphrt.stores import Store, open_store
 from graphrt.testing import Fault, FlakyStore, drive_due
 from graphrt.workers import Retention, Worker
@@ -49,6 +50,41 @@ def test_answers_of_other_processes_are_taken(store: Store) -> None:
         assert runtime.wait(thread, timeout_s=30).status == "interrupted"
         runtime.start(thread=thread, answer=4)
         assert runtime.wait(thread, timeout_s=30).state.n == 4
+
+
+def test_another_answer_is_refused_while_the_first_waits_for_the_run_to_take_it(store: Store) -> None:
+    began, goes_on = threading.Event(), threading.Event()
+    g = GraphBuilder(State, name="two")
+
+    @g.node
+    def slow(state: State, ctx: Context) -> None:
+        ctx.interrupt("go on?", key="slow", answer_type=bool)
+        began.set()
+        assert goes_on.wait(30)
+
+    @g.node
+    def ask(state: State, ctx: Context) -> dict[str, Any]:
+        return {"n": ctx.interrupt("how many?", key="ask", answer_type=int)}
+
+    for name in ("slow", "ask"):
+        g.add_edge(START, name)
+        g.add_edge(name, END)
+    graph = g.compile()
+    runtime = Runtime(graph, store=store)
+    with Worker(Runtime(graph, store=store), poll_s=0.01):
+        thread = runtime.start({})
+        ids = {asked.node: asked.id for asked in runtime.wait(thread, timeout_s=30).interrupts}
+        runtime.start(thread=thread, answers={ids["slow"]: True})
+        assert began.wait(30)
+        runtime.start(thread=thread, answers={ids["ask"]: 1})
+        runtime.start(thread=thread, answers={ids["ask"]: 1})  # repeated by a client that got no reply
+        with pytest.raises(InputError, match="answered already") as error:
+            runtime.start(thread=thread, answers={ids["ask"]: 2})
+        goes_on.set()
+        assert runtime.wait(thread, timeout_s=30).state.n == 1
+
+    assert error.value.code == "unknown-interrupt"
+    assert not any(isinstance(entry.event, LetterDropped) for entry in runtime.entries(thread))
 
 
 def test_worker_drives_at_most_its_limit_at_once(store: Store) -> None:

@@ -25,7 +25,7 @@ from graphrt._runs.active_run import ActiveRun
 from graphrt._runs.if_exists import IfExists, Present, check_if_exists
 from graphrt._runs.inspection import last_failure
 from graphrt._runs.loading import exists, folded, the_store
-from graphrt._runs.mail import has_input, leave_answers, leave_input
+from graphrt._runs.mail import has_answers, has_input, leave_answers, leave_input
 from graphrt._runs.reopen_run import take_mail
 from graphrt._runs.results import RunResult
 from graphrt._runs.run_config import RunConfig
@@ -89,7 +89,11 @@ def start(
         while not exists(store, check_id(thread)) and start_new(config, input_, thread, labels) is None:
             sleep(_CREATED_S)  # until the first commit of the process that is creating it
         return thread
+    answered = input_ is UNSET and not (answers is UNSET and answer is UNSET)
     try:
+        # An answer that was accepted as mail counts, also if the run that was to take it has ended without doing so.
+        if answered and thread is not None and "mail" in store.offers and has_answers(store, check_id(thread)):
+            take_mail(config, thread)
         opened = reopen_run.on_either(config, input_, thread, answers, answer, labels, if_exists=if_exists)
     except Present:  # with "continue": the thread is finished, or waits for an answer
         assert thread is not None  # noqa: S101 - only a named thread can exist

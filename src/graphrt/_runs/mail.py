@@ -29,6 +29,7 @@ from graphrt._runs.run_config import RunConfig
 from graphrt.commands import check_signal_name
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.threads import ANSWER_WAITS
 from graphrt.stores.filters import BEGINS, WAITS, MailFilter
 from graphrt.stores.ids import check_id
 from graphrt.stores.protocol import Store
@@ -38,6 +39,8 @@ ABANDONS, QUEUED = f"{BEGINS}abandon:", WAITS
 """Id prefixes of letters with an input: for one that ends the active run, and for one that waits for its end.
 
 Stores do not read letters, so they distinguish them by their ids, and so does `moves`."""
+_ANSWERS: Final = "answers:"
+"""Id prefix of letters with answers."""
 LONGEST_ID: Final = 150
 """Maximum length of a signal id in characters."""
 LOOKED: Final = 256
@@ -120,15 +123,21 @@ def ask_to_cancel(config: RunConfig, thread: str) -> bool:
 def leave_answers(config: RunConfig, thread: str, answers: Any, answer: Any) -> None:
     """Post answers to a thread that another process drives. They are checked against the questions that are open now.
 
+    The first answer to a question counts, so an answer is also checked against those that wait in the mail. The same
+    answer is posted once. Two processes that post different answers at the same moment do not see each other's: then
+    the entry of the dropped letter is the only trace of the later one.
+
     Args:
         answers: Answers by interrupt id, or the answer to the only question; UNSET without any.
         answer: The answer to the only question; UNSET without one.
 
     Raises:
-        InputError: As for `resume`.
+        InputError: As for `resume`; or another answer to a question waits (`unknown-interrupt`). Nothing was posted.
     """
     store = the_store(config)
     store.require("mail")
+    # Before the thread is read: a commit that takes a letter also answers its questions.
+    waiting = _waiting_answers(config, store, thread)
     engine = present(config, thread).engine  # fold the whole thread, since the open questions are needed
     if config.redactor is not None:
         engine.redact_with(config.redactor)
@@ -142,10 +151,29 @@ def leave_answers(config: RunConfig, thread: str, answers: Any, answer: Any) -> 
         return
     try:
         content = {id_: redacted_value(engine, value, f"the answer to {id_}") for id_, (value, _) in by_id.items()}
-        # A new id for each call, so that the letter is kept in any case.
-        _post(config, store, thread, f"answers:{config.ids()}", "answers", {"answers": content})
+        dump = config.plan.codec.dump
+        for id_ in [id_ for id_ in content if id_ in waiting]:
+            if dump([content.pop(id_)]) != dump([waiting[id_]]):
+                raise ANSWER_WAITS(interrupt=id_, thread=thread, interrupts=(id_,), where=engine.where())
+        if content:
+            # A new id for each call, so that the letter is kept in any case.
+            _post(config, store, thread, f"{_ANSWERS}{config.ids()}", "answers", {"answers": content})
     except NotStorable as error:
         raise not_storable(engine, error, "An answer holds a value") from error
+
+
+def has_answers(store: Store, thread: str) -> bool:
+    """Return whether answers wait in the mail of the thread."""
+    return any(letter.id.startswith(_ANSWERS) for letter in store.query(MailFilter(thread=thread)))
+
+
+def _waiting_answers(config: RunConfig, store: Store, thread: str) -> dict[str, Any]:
+    """Return the answers in the mail of the thread, by interrupt id; of several, the one that was posted first."""
+    waiting: dict[str, Any] = {}
+    for message in store.query(MailFilter(thread=thread)):
+        if message.id.startswith(_ANSWERS):
+            waiting = read(config.plan.codec, message, thread).content["answers"] | waiting
+    return waiting
 
 
 def leave_input(config: RunConfig, head: Head, input_: Any, labels: Labels | None, *, abandon: bool) -> None:

@@ -170,6 +170,10 @@ NO_OPEN_INTERRUPT = UNKNOWN_INTERRUPT.variant(
     "An answer was given, but no interrupt is open.",
     fix="Continue without an answer: resume({thread!r}) or retry({thread!r}).",
 )
+ANSWER_WAITS = UNKNOWN_INTERRUPT.variant(
+    "Interrupt {interrupt} was answered already: another answer waits until the run in progress takes it.",
+    fix="Read the thread with state({thread!r}) once its run has taken the answer. The first answer counts.",
+)
 
 NO_ANSWER = ErrorCode("no-answer", InputError, "No answer was given.", known="{questions}", fix="{how}")
 
