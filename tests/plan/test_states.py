@@ -118,6 +118,18 @@ def test_default_that_needs_other_fields_cannot_be_restored() -> None:
     assert (schema.fields["two"].has_default, schema.fields["two"].default()) == (False, ABSENT)
 
 
+def test_restored_defaults_are_validated_if_the_class_says_so() -> None:
+    class Validated(BaseModel):
+        model_config = ConfigDict(validate_default=True)
+        numbers: tuple[int, ...] = cast("tuple[int, ...]", ["1"])
+        made: tuple[int, ...] = Field(default_factory=lambda: cast("tuple[int, ...]", [2]))
+        as_it_is: Annotated[int, Field(validate_default=False)] = cast("int", "3")
+
+    schema = read(Validated)
+
+    assert {name: field.default() for name, field in schema.fields.items()} == schema.initial({}, where="")
+
+
 @pytest.mark.parametrize(
     ("hint", "start"),
     [

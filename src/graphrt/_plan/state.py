@@ -25,7 +25,7 @@ from graphrt._arguments import is_mapping
 from graphrt._plan import hints
 from graphrt._plan.fields import ABSENT, Field, describe, incoming_hint, own, read_marks
 from graphrt._plan.quoting import explain, quoted, short
-from graphrt._plan.value_checks import Checks, is_marker
+from graphrt._plan.value_checks import Checks, is_marker, pydantic_config
 from graphrt._plan.views import EXTRA, Values, dataclass_view, finder, keeping, pydantic_view
 from graphrt.errors import InputError, Place, Problem, closest, names, said
 from graphrt.errors._codes.arguments import (
@@ -156,7 +156,7 @@ class StateSchema:
         for name, info in infos.items():
             field = Field(name, field_hint(info))
             extra: Any = info.json_schema_extra  # where `reduced()` puts its reducer and markers
-            _set_pydantic_default(field, info)
+            _set_pydantic_default(field, info, self.cls)
             self._add(field, (*info.metadata, *([extra] if isinstance(extra, ReducedBy) else ())), checks)
 
     def _read_dataclass(self, cls: Any, localns: Mapping[str, Any] | None) -> None:
@@ -462,16 +462,23 @@ def field_hint(info: FieldInfo) -> Any:
     return hint
 
 
-def _set_pydantic_default(field: Field, info: FieldInfo) -> None:
-    """Set whether *field* is required, and its default; *info* is pydantic's FieldInfo."""
+def _set_pydantic_default(field: Field, info: FieldInfo, cls: Any) -> None:
+    """Set whether *field* of *cls* is required, and its default; *info* is pydantic's FieldInfo."""
     field.required = info.is_required() and info.init is not False
     if info.is_required():
         return
+    make: Callable[[], Any]
     if info.default_factory is None:
         value = info.default if info.default is not PydanticUndefined else ABSENT
-        field.has_default, field.make_default = True, lambda: own(value)
-    elif not info.default_factory_takes_validated_data:  # else it needs an input, and a reset has none
-        field.call(cast("Callable[[], Any]", info.default_factory))
+        make = lambda: own(value)  # noqa: E731 - a def in each branch would be longer
+        field.has_default, field.make_default = True, make
+    elif info.default_factory_takes_validated_data:  # it needs an input, and a reset has none
+        return
+    else:
+        make = cast("Callable[[], Any]", info.default_factory)
+        field.call(make)
+    if info.validate_default or (info.validate_default is None and pydantic_config(cls).get("validate_default")):
+        field.call(lambda: field.check_whole(make()))
 
 
 def _class_vars(declared: Mapping[str, Any]) -> set[str]:

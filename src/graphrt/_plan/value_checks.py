@@ -81,10 +81,14 @@ _KEPT: Final = frozenset(
 """Settings of a pydantic configuration that concern single values, not the model as a whole."""
 
 
+def pydantic_config(cls: Any) -> Mapping[str, Any]:
+    """Return the pydantic configuration of *cls*; empty if it has none."""
+    return getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
+
+
 def settings(cls: Any) -> dict[str, Any]:
     """Return the settings in the pydantic configuration of *cls* that apply to its fields one by one."""
-    config: Mapping[str, Any] = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
-    return {name: value for name, value in config.items() if name in _KEPT}
+    return {name: value for name, value in pydantic_config(cls).items() if name in _KEPT}
 
 
 class Checks:

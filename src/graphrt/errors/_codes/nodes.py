@@ -35,7 +35,7 @@ CANNOT_DELETE = ErrorCode(
     "cannot-delete",
     UpdateError,
     "Node {node!r} deletes field {field!r}, which has no default to return to.",
-    fix="Give the field a default, or write a value.",
+    fix="Give the field a default, without a factory that takes other fields, or write a value.",
 )
 
 UNKNOWN_KEY_OF_NODE = UNKNOWN_KEY.variant(
