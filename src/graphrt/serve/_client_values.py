@@ -12,7 +12,7 @@ import typing_extensions as te
 from graphrt._arguments import is_number
 from graphrt.commands import UNSET
 from graphrt.errors import a_type
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGUMENT
 from graphrt.errors._codes.labels import BAD_LABEL
 from graphrt.events import Usage
 from graphrt.runtime import IfExists, InterruptKind
@@ -207,10 +207,12 @@ def header_of(argument: str, value: Any) -> str:
     Raises:
         InputError: It is not a text, or has characters that no header can have (`input`).
     """
-    if not (isinstance(value, str) and value and value.isascii() and value.isprintable()):
-        # Only its type is shown: it may be a credential.
-        raise INVALID_ARGUMENT(argument=argument, value=type(value), wanted="a text of printable ASCII characters")
-    return value
+    if isinstance(value, str) and value and value.isascii() and value.isprintable():
+        return value
+    # The value may be a credential, so it is not shown.
+    problem = "is empty" if value == "" else "has characters that no header can have"
+    problem = problem if isinstance(value, str) else f"must be a text, not {a_type(value)}"
+    raise ARGUMENT_OUT_OF_BOUNDS(problem=f"{argument} {problem}", wanted="a text of printable ASCII characters")
 
 
 def seconds_of(argument: str, value: Any, wanted: str) -> float:
