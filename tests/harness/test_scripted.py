@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +15,7 @@ from graphrt.events import Usage
 from graphrt.harness import (
     Agent,
     AgentReply,
+    AssistantMessage,
     MockHarness,
     StreamItem,
     TextDelta,
@@ -215,6 +217,19 @@ def test_function_that_does_not_return_a_reply_is_refused() -> None:
         ask(FunctionModel(lambda request: 42), "a")
     with pytest.raises(InputError, match=r"A reply of the .* cannot be None"):
         ask(FunctionModel(lambda request: None), "a")  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        ([ToolCall(id="1", name="a"), ToolCall(id="2", name="b")], "AgentReply(tool_calls=(...))"),
+        (AssistantMessage(text="x"), "AgentReply(text=..., tool_calls=(...))"),
+        (42, "pass output= to the call"),
+    ],
+)
+def test_fix_for_a_value_that_is_not_a_reply_names_the_reply(value: Any, advice: str) -> None:
+    with pytest.raises(ScriptError, match=re.escape(advice)):
+        ask(FunctionModel(lambda request: value), "a")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, Self, overload
 
+from graphrt._arguments import is_list
 from graphrt._forks import FreshLock
 from graphrt.errors import ScriptError
 from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGUMENT
@@ -170,7 +171,7 @@ class Recorder:
             ScriptError: The call has no `output=`, or *value* does not fit it (`script-output`).
         """
         if request.output is None:
-            problem, fix = "the call has no output=", "Reply with a text, or pass output= to the call."
+            problem, fix = "the call has no output=", _fix(value)
         else:
             from graphrt.harness._output.form import written  # imports pydantic, which only scripted values need
 
@@ -196,6 +197,15 @@ class Recorder:
     @property
     def _name(self) -> str:
         return type(self).__name__
+
+
+def _fix(value: Any) -> str:
+    """Return what to reply instead of *value*, which is not a reply to a call without `output=`."""
+    if isinstance(value, AssistantMessage):
+        return "Reply with AgentReply(text=..., tool_calls=(...)): a message is a part of a conversation."
+    if is_list(value) and any(isinstance(item, ToolCall) for item in value):
+        return "Reply with AgentReply(tool_calls=(...)), which holds several calls."
+    return "Reply with a text, or pass output= to the call."
 
 
 def _called(fn: Callable[[ModelRequest], Any], request: ModelRequest) -> Any:
