@@ -87,3 +87,21 @@ def test_mapping_that_reads_an_unknown_field_is_a_finding(policy: Any, message: 
 
     [problem] = caught.value.problems
     assert (problem.code, problem.node, problem.message) == ("unknown-read", "sub", message)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ({"input": {"zzz": "tok"}}, "input= of node 'sub' writes 'zzz', which is not a field of Kept."),
+        ({"output": {"qq": "n"}}, "output= of node 'sub' writes 'qq', which is not a field of Outer."),
+    ],
+)
+def test_mapping_that_writes_an_unknown_field_is_a_finding(policy: Any, message: str) -> None:
+    class Outer(BaseModel):
+        tok: str = ""
+
+    with pytest.raises(DefinitionError) as caught:
+        nested(Outer, Kept, **policy).compile()
+
+    [problem] = caught.value.problems
+    assert (problem.code, problem.node, problem.message) == ("bad-update-type", "sub", message)

@@ -159,7 +159,15 @@ def unknown_writes(node: NodeSpec, update: UpdateSchema) -> Iterator[Problem]:
     for name in written:
         if not isinstance(name, str) or name not in state.fields:
             guess = closest(name, state.fields)
-            yield UNKNOWN_WRITE(node=node.name, name=short(name), fields=state.fields, where=node.where, guess=guess)
+            yield UNKNOWN_WRITE(
+                writer=f"Node {node.name!r}",
+                name=short(name),
+                of="the state",
+                fields=state.fields,
+                node=str(node.name),
+                where=node.where,
+                guess=guess,
+            )
 
 
 def leaking(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
@@ -220,6 +228,35 @@ def unknown_sources(node: NodeSpec, state: StateSchema) -> Iterator[Problem]:
                     where=node.where,
                     guess=closest(name, source.fields),
                 )
+
+
+def unknown_targets(node: NodeSpec, outer: UpdateSchema) -> Iterator[Problem]:
+    """Yield a problem for each field that an `input=` or `output=` mapping writes, and that its target does not have.
+
+    Args:
+        node: A node whose function is a compiled graph.
+        outer: The updates of the enclosing graph, which the output becomes.
+    """
+    plan: Any = node.fn.__graphrt_plan__
+    inner: StateSchema = plan.spec.input_schema or plan.state
+    into_inner: Any = node.policy.input if is_mapping(node.policy.input) else {}
+    into_outer: Any = node.policy.output if is_mapping(node.policy.output) and outer.whole is None else {}
+    # An Update class may declare fewer fields than the state.
+    updated = outer.state.cls if outer.names == outer.state.fields.keys() else outer.cls
+    for option, unknown, target, fields in (
+        ("input", inner.unknown(into_inner), inner.cls, inner.fields),
+        ("output", [name for name in into_outer if name not in outer.names], updated, outer.names),
+    ):
+        for name in unknown:
+            yield UNKNOWN_WRITE(
+                writer=f"{option}= of node {node.name!r}",
+                name=short(name),
+                of=target.__name__,
+                fields=fields,
+                node=str(node.name),
+                where=node.where,
+                guess=closest(name, fields),
+            )
 
 
 def other_updates(node: NodeSpec, outer: UpdateSchema) -> Iterator[Problem]:

@@ -383,14 +383,17 @@ class StateSchema:
             where=where,
         )
 
+    def unknown(self, keys: Iterable[Any]) -> list[Any]:
+        """Return those of the *keys* of an input that are not fields; none if the class allows any."""
+        if self.kind == "pydantic" and self.cls.model_config.get("extra") == "allow":
+            return []
+        return [key for key in keys if key not in self.fields and key not in self._also]
+
     def refuse_unknown(self, input_values: Mapping[str, Any], where: str | Place) -> None:
         """Reject an input with keys that are not fields."""
-        if self.kind == "pydantic" and self.cls.model_config.get("extra") == "allow":
-            return
-        allowed = {*self.fields, *self._also}
-        unknown = [key for key in input_values if key not in allowed]
+        unknown = self.unknown(input_values)
         if unknown:
-            guess = closest(unknown[0], [str(name) for name in allowed])
+            guess = closest(unknown[0], map(str, (*self.fields, *self._also)))
             raise UNKNOWN_KEY(
                 who="The input",
                 unknown=unknown,

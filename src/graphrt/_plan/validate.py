@@ -28,6 +28,7 @@ from graphrt._plan.nodes import (
     tool_problems,
     unknown_reads,
     unknown_sources,
+    unknown_targets,
     unknown_writes,
 )
 from graphrt._plan.specs import BranchSpec, EdgeSpec, GraphSpec, JoinSpec, NodeSpec, ToolUse, show
@@ -151,6 +152,7 @@ class _Checks:
                     what = f"hands_over_to= of nested graph {node.fn.__graphrt_plan__.name!r} in node {name!r}"
                     yield from self._target(target, what, node.where)
             yield from unknown_sources(node, self.spec.state)
+            yield from unknown_targets(node, self.spec.update)
             yield from leaking(node, self.spec.state)
             yield from other_updates(node, self.spec.update)
             yield from self._depth(node)

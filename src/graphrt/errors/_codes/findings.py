@@ -32,7 +32,7 @@ UNKNOWN_FIELDS_OF_UPDATE = BAD_UPDATE_TYPE.variant(
     "{who} names {unknown}, which the state does not have.", fix="Known: {fields:names}."
 )
 UNKNOWN_WRITE = BAD_UPDATE_TYPE.variant(
-    "Node {node!r} writes {name}, which is not a field of the state.", fix="Known: {fields:names}."
+    "{writer} writes {name}, which is not a field of {of}.", fix="Known: {fields:names}."
 )
 UPDATE_WITH_DEFAULTS = BAD_UPDATE_TYPE.variant(
     "Fields of the dataclass {cls} would be written even if a node does not set them: {fields:names}.",
