@@ -96,7 +96,9 @@ def _schema(graph: str, role: str, cls: Any, mode: Any, parts: dict[str, Any]) -
     prefix = "".join(char if char.isalnum() or char in "._-" else "_" for char in graph)
     try:
         template = f"#/components/schemas/{prefix}.{role}.{{model}}"
-        schema = plain(TypeAdapter(cls).json_schema(mode=mode, ref_template=template))  # a default may be NaN
+        schema: dict[str, Any] = plain(
+            TypeAdapter(cls).json_schema(mode=mode, ref_template=template)
+        )  # a default may be NaN
     except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUndefinedAnnotation):
         schema = {}
     for name, definition in schema.pop("$defs", {}).items():
