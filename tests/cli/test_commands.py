@@ -284,17 +284,16 @@ def test_unwritable_file_is_reported(call, stored: str, words: list[str]) -> Non
         (["audit", "export", "runs.db", "paused", "runs.db"], "runs.db"),
         (["audit", "export", "runs.db", "paused", "done.log"], "done.log"),
         (["worker", "flow.py:fan", "--store", "runs.db", "--health-file", "runs.db"], "runs.db"),
-        (["worker", "flow.py:fan", "--store", "new.db", "--health-file", "new.db"], ""),
     ],
     ids=lambda words: words[0] if isinstance(words, list) else words,
 )
 def test_file_of_another_kind_is_not_overwritten(call, stored: str, folder: Path, words: list[str], file: str) -> None:
     call("audit", "export", stored, "done", "done.log")
-    before = (folder / file).read_bytes() if file else b""
+    before = (folder / file).read_bytes()
     done = call(*words)
 
     assert (done.code, done.document["error"]["code"]) == (2, "path-exists"), done.err
-    assert not file or (folder / file).read_bytes() == before
+    assert (folder / file).read_bytes() == before
 
 
 def test_fork_diff_and_cancel(call, stored: str) -> None:
