@@ -216,7 +216,8 @@ class Flow(Standing):
         for job in [] if self.held else self.jobs:
             self.tell_effects(job)
             if job.child is not None:
-                job.child.tell_spent_by_all()
+                if job.status != "handled":  # a nested graph that has failed has ended: its tasks tell no more
+                    job.child.tell_spent_by_all()
                 self.collect(job.child)
 
     def tell_outcome(self, job: Job) -> None:
