@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,9 +223,24 @@ def test_budget_reserves_the_tokens_of_blocks() -> None:
     assert after >= before + len("hm" + "s" + "d")
 
 
+class Fixed:
+    """A model of a user's own, whose every response is the same."""
+
+    profile = ModelProfile(name="fixed")
+
+    def __init__(self, response: AgentReply) -> None:
+        self.response = response
+
+    async def invoke(self, request: ModelRequest) -> AgentReply:
+        return self.response
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        yield self.response
+
+
 @pytest.mark.parametrize("blocks", [[BLOCKS[0]], ({"text": "hm"},), "hm"])
 def test_response_with_invalid_blocks_is_refused(blocks: Any) -> None:
-    model = FunctionModel(lambda _: AgentReply(text="t", thinking_blocks=blocks))
+    model = Fixed(AgentReply(text="t", thinking_blocks=blocks))
 
     with pytest.raises(BadResponseError, match="thinking blocks"):
         asyncio.run(Agent(model, retry=None).run("hi"))
@@ -232,7 +248,7 @@ def test_response_with_invalid_blocks_is_refused(blocks: Any) -> None:
 
 def test_response_with_invalid_provider_parts_is_refused() -> None:
     wrong: Any = [CITED]
-    model = FunctionModel(lambda _: AgentReply(text="t", provider_parts=wrong))
+    model = Fixed(AgentReply(text="t", provider_parts=wrong))
 
     with pytest.raises(BadResponseError, match="provider parts"):
         asyncio.run(Agent(model, retry=None).run("hi"))

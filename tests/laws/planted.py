@@ -225,7 +225,7 @@ STRAIGHT = [
     Bug(
         "lengths not noted",
         "_engine.run_state:RunState.measured",
-        "sizes[name] = len(value)",
+        "sizes = {**sizes, name: len(values[name])}",
         "pass",
         "straight end",
     ),

@@ -87,7 +87,7 @@ def commit(engine: RunState, after: Collection[str] | None = None, *, past: bool
         due, waiting = _next(engine, routed)
     if engine.observed or engine.questions or lone is None or lone.extra is not None:
         _watch(engine, tasks, folded)
-    engine.take(values, written, view, sizes)
+    engine.values, engine.view, engine.sizes = values, view, sizes  # inlined `RunState.take`
     if asking:
         pause_after(engine, [task.id for task in asking])
     else:  # inlined `RunState.close_superstep`: tasks in `waiting` are merged into *due*

@@ -168,7 +168,8 @@ def fold(
                 elif kind == LAST:  # no reducer
                     new_values[name] = value
                 elif kind == APPEND:  # the reducer `append`
-                    current = new_values[name] if name in new_values else values.get(name)
+                    held = new_values if name in new_values else values
+                    current = held[name] if name in held else None  # noqa: SIM401 - `get` would be a call for each write
                     try:
                         items = value if value.__class__ is list else [*items_of(as_items(value))]
                         if current.__class__ is not list and not any(current is none for none in _NO_VALUE):

@@ -509,39 +509,30 @@ class RunState:
         if self.dirty:
             self.dirty = {}
 
-    def take(
-        self, values: Values, written: Iterable[str], view: Any = NO_VIEW, sizes: dict[str, int] | None = None
-    ) -> None:
+    def take(self, values: Values, written: Iterable[str], view: Any = NO_VIEW) -> None:
         """Make *values* the committed ones.
 
         Args:
             written: The fields that changed.
             view: A snapshot of *values* for the next task; by default it is created on demand.
-            sizes: What `measured` returned for *values*; by default they are measured now.
         """
-        self.sizes = self.measured(values, written) if sizes is None else sizes
+        self.sizes = self.measured(values, written)
         self.values, self.view = values, view
-        guard = self.guard
-        if guard:
-            for name in written:
-                guard.pop(name, None)  # encoded again before the next tasks run
 
     def measured(self, values: Values, written: Iterable[str]) -> dict[str, int]:
         """Return the length of each container in *values*, which differ from the committed ones in *written*.
 
-        The result may be `sizes` itself, so it must not be changed.
+        The result may be `sizes` itself, so it must not be changed. The stored forms of *written* are dropped.
         """
-        before = sizes = self.sizes
+        guard, sizes = self.guard, self.sizes
+        if guard:
+            for name in written:
+                guard.pop(name, None)  # encoded again before the next tasks run
         for name in written:
-            value: Any = values.get(name)
-            if value.__class__ in CONTAINERS:
-                if sizes is before:
-                    sizes = before.copy()
-                sizes[name] = len(value)
-            elif name in before:
-                if sizes is before:
-                    sizes = before.copy()
-                del sizes[name]
+            if name in values and values[name].__class__ in CONTAINERS:
+                sizes = {**sizes, name: len(values[name])}
+            elif name in sizes:
+                sizes = {key: size for key, size in sizes.items() if key != name}
         return sizes
 
     def note_change(self, task: Task) -> None:
