@@ -24,9 +24,9 @@ def adapter_of(hint: Any, options: Mapping[str, Any] | None = None) -> TypeAdapt
         PydanticUndefinedAnnotation, NameError, TypeError: *hint* is not a type, or a name in it cannot be resolved.
     """
     config: Any = ConfigDict(**{"extra": "forbid", **(options or {})})  # type: ignore[typeddict-item]  # any settings
-    given: object = hint
+    candidate: object = hint
     annotation = hint
-    if dataclasses.is_dataclass(given) and not hasattr(hint, "__pydantic_config__"):
+    if dataclasses.is_dataclass(candidate) and not hasattr(hint, "__pydantic_config__"):
         alias: Any = te.TypeAliasType  # Any, since type checkers accept only a literal call
         annotation = alias("annotation", hint)  # pydantic takes no settings for a dataclass as such
     try:

@@ -275,8 +275,7 @@ class BuiltIn(NamedTuple):
     fits: tuple[type[Any], ...] = ()
     """Types that it folds; empty if unknown."""
     exact: bool = False
-    """Whether the result is of one of these types itself. Then the value of any other container, such as a deque or an
-    OrderedDict, would lose its type."""
+    """Whether the result always has one of these types, so that a deque or an OrderedDict would lose its own."""
     wanted: str = ""
     """Those types as text."""
     erased: Literal["", "items", "sum"] = ""

@@ -219,7 +219,7 @@ def test_missing_folder_or_file_is_named(sqlite, folder):
         lambda: sqlite.export_thread("done", folder / "no" / "done.grt"),
         lambda: sqlite.import_thread(folder / "no.grt"),
     ):
-        with pytest.raises(InputError, match=r"there is no such file|there is no such folder") as caught:
+        with pytest.raises(InputError, match=r"there is no such file|its folder does not exist") as caught:
             call()
         assert caught.value.code == "bad-path"
 

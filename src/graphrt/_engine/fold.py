@@ -57,7 +57,7 @@ class Prefix:
 _NUMBERS: Final = frozenset({int, float})
 """Classes that can be added without calling the reducer `add`."""
 _NO_VALUE: Final = (None, ABSENT, ERASED)
-"""What a field to which items are appended may have instead of a list or tuple."""
+"""Values of an `append` field that has no list or tuple yet."""
 Undo = dict[str, Any]
 """Previous values by field: ABSENT, a Prefix, or the value itself."""
 

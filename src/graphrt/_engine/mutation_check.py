@@ -291,8 +291,8 @@ def _how(engine: RunState, name: str, now: Any, size: int | None, form: bytes | 
     """Return how the value *now* of a field differs from what it was, for an error: its length, else the value.
 
     Args:
-        size: The length that it had; None if it is no container.
-        form: The stored form that it had; not None if the length is the same.
+        size: Its previous length; None if it is not a container.
+        form: Its previous stored form; not None if the length is the same.
     """
     if size is not None and len(now) != size:
         return f"{name} had {count(size, 'item')}, now {len(now)}"

@@ -456,40 +456,28 @@ class Router:
         """
         nodes, source, where = self.plan.by_name, self._node(node), self.where()
         target = item if isinstance(item, str) else short(item)
+        target_text, fix, guess = short(item), None, ""
         if isinstance(item, (StartType, EndType)):
+            target_text = f"{item.name}, where no task can run"
             end = isinstance(item, EndType)
             fix = "Put END itself into goto or the routes." if end else "Name the node that START leads to."
-            return UNKNOWN_TARGET(
-                who=what,
-                target_text=f"{item.name}, where no task can run",
-                known_nodes=nodes,
-                node=source,
-                target=target,
-                where=where,
-                fix=fix,
-            )
-        if callable(item):
+        elif callable(item):
             name = getattr(item, "__name__", type(item).__name__)
-            return UNKNOWN_TARGET(
-                who=what,
-                target_text=f"the function {name}()",
-                known_nodes=nodes,
-                node=source,
-                target=target,
-                where=where,
-                fix=f"Use the node's name, {name!r}, or what @g.node returned.",
-            )
+            target_text = f"the function {name}()"
+            fix = f"Use the node's name, {name!r}, or what @g.node returned."
+        else:
+            guess = closest(item, nodes)
+            if target in (END.name, END.value):
+                fix = f"Pass END itself (from graphrt import END), not {item!r}."
         return UNKNOWN_TARGET(
             who=what,
-            target_text=short(item),
+            target_text=target_text,
             known_nodes=nodes,
             node=source,
             target=target,
             where=where,
-            guess=closest(item, nodes),
-            fix=f"Pass END itself (from graphrt import END), not {item!r}."
-            if target in (END.name, END.value)
-            else None,
+            guess=guess,
+            fix=fix,
         )
 
     def _name(self, node: NodePlan) -> str:

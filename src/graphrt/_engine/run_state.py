@@ -278,9 +278,9 @@ class RunState:
         if parent.redactor is not None:
             self.redact_with(parent.redactor)
 
-    def keep(self, kept: dict[str, Any]) -> None:
-        """Give tasks that will open the events in *kept*, by task id; for the engine of the top graph."""
-        self.kept = kept
+    def give_to_tasks(self, events: dict[str, Any]) -> None:
+        """Give each task that opens later its *events*, by task id; for the engine of the top graph."""
+        self.kept = events
 
     def surround(self, outside: Outside) -> None:
         """Set the data in the context of routers, also for nested graphs that wait on the tasks."""

@@ -73,7 +73,7 @@ class StateSchema:
     ) -> None:
         self.cls: Any = typing.get_origin(cls) or cls
         self.title: str = title
-        """What the class describes, for errors: the state, or the input of a graph."""
+        """Name of the class in error messages: `state`, or `graph input`."""
         self.fields: dict[str, Field] = {}
         """Fields by name, in declaration order."""
         self.problems: list[Problem] = []
@@ -274,9 +274,9 @@ class StateSchema:
         missing = [name for name in self.fields if name not in values]
         if missing:  # the instance was made by model_construct() or object.__new__
             raise self._missing(missing, where)
-        kept = {n: own(values[n]) for n in self.validated(values) if not is_marker(values[n])}
-        checked = self._check_all({name: value for name, value in values.items() if name not in kept}, where)
-        result = {name: kept[name] if name in kept else checked[name] for name in self.fields}
+        trusted = {n: own(values[n]) for n in self.validated(values) if not is_marker(values[n])}
+        checked = self._check_all({name: value for name, value in values.items() if name not in trusted}, where)
+        result = {name: trusted[name] if name in trusted else checked[name] for name in self.fields}
         # EXTRA is the key for values that a model with extra="allow" received in addition to its fields.
         return {**result, EXTRA: own(more)} if more else result
 

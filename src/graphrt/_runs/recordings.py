@@ -151,12 +151,12 @@ class Recordings:
 
     def defaults(self) -> dict[str, Sequence[Logged]]:
         """Return the recorded defaults of nested graphs, by the task that runs the graph: one event each."""
-        found: dict[str, Sequence[Logged]] = {}
+        events_by_task: dict[str, Sequence[Logged]] = {}
         for task, log in self._tasks.items():
             path, slash, _ = task.rpartition("/")
             if DEFAULTS in log.effects:
-                found[task] = [(path + slash, log.effects[DEFAULTS])]
-        return found
+                events_by_task[task] = [(path + slash, log.effects[DEFAULTS])]
+        return events_by_task
 
     # The methods below implement `Recorded`: node contexts call them in place of effects and models.
 

@@ -257,7 +257,7 @@ class RunConfig(NamedTuple):  # a frozen dataclass of so many fields takes 2 us 
         # `doubles` replace agents' models and tools by name. `recorded` answers from a log when a run is re-executed.
         services.doubles, services.recorded = self.doubles, self.recorded
         if self.recorded is not None:
-            engine.keep(self.recorded.defaults())
+            engine.give_to_tasks(self.recorded.defaults())
         if engine.thread is not None:  # the id with its tenant, by which the shared store knows the thread
             services.known_as = shared_id(self.store, engine.thread)
             services.memory, services.embed = self.store, self.embed

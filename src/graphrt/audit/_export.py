@@ -57,8 +57,8 @@ def export(store: Store | str, thread: str, path: str | os.PathLike[str], *, key
         key: Key that the head is authenticated with; None authenticates nothing.
 
     Raises:
-        InputError: The thread is not chained, there is no such thread, the key is weak, or there is another file at
-            *path* (`path-exists`).
+        InputError: The thread is not chained, there is no such thread, the key is weak, or *path* is a
+            file of another kind (`path-exists`).
         StoreError: The thread cannot be read.
         OSError: The file cannot be written.
     """

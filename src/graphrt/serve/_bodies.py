@@ -135,7 +135,7 @@ class Nothing(Part):
 
 
 class Shown(Part):
-    """How to show a state."""
+    """Query of a request that shows a state."""
 
     stored: bool = Field(False, description="Whether to add the state in its stored form, as `Client` reads it.")
 

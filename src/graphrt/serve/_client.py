@@ -790,8 +790,8 @@ def _fork(thread: str, at: int | None, to: str | None, keep_effects: bool, key: 
 
 def _label(thread: str, title: Any, add_tags: Any, remove_tags: Any, priority: Any) -> _Request:
     labels = {"title": title, "add_tags": add_tags, "remove_tags": remove_tags, "priority": priority}
-    given = {name: value for name, value in labels.items() if value is not UNSET}
-    body = {name: tags_of(name, value) if "tags" in name else value for name, value in given.items()}
+    changed = {name: value for name, value in labels.items() if value is not UNSET}
+    body = {name: tags_of(name, value) if "tags" in name else value for name, value in changed.items()}
     return _Request("PATCH", _at(thread), body=_plain(body))
 
 

@@ -300,7 +300,7 @@ def _folder(target: Path) -> str:
         InputError: There is no such folder (`bad-path`).
     """
     if not target.parent.is_dir():
-        raise CANNOT_WRITE_FILE(file=str(target), reason="there is no such folder")
+        raise CANNOT_WRITE_FILE(file=str(target), reason="its folder does not exist")
     return str(target.parent)
 
 
