@@ -165,6 +165,7 @@ FIELDS: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
         "usage": usage,
         "model": st.none() | text,
         "answers": numbers,
+        "agent": st.none() | text,
     },
     events.UsageRecorded: {
         **CALL,

@@ -313,7 +313,7 @@ class TaskHost:
         if self._context._reason is not None:
             self._context._check_kept()
         # Record how many answers the task had received by then.
-        event = models.reply(task.id, call, own(data), fact.usage, fact.model, extra.answers)
+        event = models.reply(task.id, call, own(data), fact.usage, fact.model, extra.answers, fact.agent)
         if services.stage is not None:
             await call_store(services, stage, services, task, {f"model/{_name(call)}": event})
         self.account()

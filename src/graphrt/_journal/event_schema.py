@@ -191,7 +191,7 @@ NODE_IN_TASK_ID: Final = frozenset({events.TaskSucceeded, events.TaskFailed, eve
 _NAMED: Final[tuple[tuple[FieldCodec, str], ...]] = (
     (
         codecs.TEXT,
-        "by error fingerprint graph id interrupt key kind model name of parent question reason redaction run",
+        "agent by error fingerprint graph id interrupt key kind model name of parent question reason redaction run",
     ),
     (codecs.TEXT, "source status target user verb what why"),
     (codecs.ID, "thread"),

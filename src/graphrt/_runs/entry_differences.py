@@ -18,11 +18,13 @@ from graphrt.events import Entry
 # fmt: off
 _UNLIKE: Final = frozenset({
     "thread", "threads", "parent", "seed", "expires_at", "fingerprint", "delay_s", "exception", "user", "graph", "digests",
+    "agent",
 })
 # fmt: on
 """Fields of events that may differ between two executions of one log: thread ids, since the log may come from a copy;
 seeds, times and delays; the graph's name and fingerprint; the process's user; exceptions, which compare by identity;
-and digests of the fields that a caller gave, since a second execution passes the whole input."""
+digests of the fields that a caller gave, since a second execution passes the whole input; and the agent of a reply, which
+follows from the program and is missing in logs from before decision 0325."""
 
 
 def common(entry: Entry, unlike: Collection[str]) -> dict[str, Any]:

@@ -1,39 +1,66 @@
-"""The text of stopped replies, as partial messages of the state (rule R10, decision 0183).
+"""The messages of a turn that is given up, for the state (rule R10, decision 0183).
 
-Cancelling a run may cut off a model's reply after a reader has seen part of its text. The task records that text
-(`events.ReplyStopped`). While the task may run again, the state does not contain it. When a new input abandons the
-task, the text becomes an `AssistantMessage` with `partial=True` before the input is folded, so that the conversation
-contains what the person read.
+Cancelling a run may cut off an agent between two tool calls, or in a reply of which a reader has seen a part. Its task
+has recorded the replies, the results of the tools and that text. While the task may run again, the state contains none
+of it. When a new input abandons the task, the messages are folded before the input, so that the conversation contains
+what was said and done; the text that was cut off becomes an `AssistantMessage` with `partial=True`.
 """
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, get_args
 
 from graphrt import reducers
-from graphrt._engine.abandoning import stopped_replies
 from graphrt._engine.engine import Engine
+from graphrt._engine.task import DONE, HANDLED, Task
 from graphrt._plan.fields import Field
 from graphrt._runs.run_config import RunConfig
+from graphrt.commands import ERASED
+
+if TYPE_CHECKING:
+    from graphrt.harness.agent._unfinished import Turn
 
 
 def partial_messages(config: RunConfig, engine: Engine) -> dict[str, Any]:
-    """Return the messages by field, to be folded; empty if there is no text, or no field for it."""
+    """Return the messages by field, to be folded; empty if there are none, or no field for them."""
     if config.recorded is not None:  # the thread is re-executed from its log; the cut came from outside
         recorded = config.recorded.abandoned()
         if recorded is not None:
             return dict(recorded)
-    texts = stopped_replies(engine.tasks)
-    field = _conversation(engine) if texts and engine.reducer is None else None
-    if field is None:
+    turns = list(_turns(engine.tasks))
+    field = _conversation(engine) if turns and engine.reducer is None else None
+    messages: Any = [message for turn in turns for message in turn.messages()]
+    if field is None or not messages:
         return {}
-    from graphrt.harness.messages import AssistantMessage  # imported late: most runs have no agent
-
-    replies: Any = [AssistantMessage(text=text, partial=True) for text in texts]
     try:
-        return {field.name: engine.plan.update._check_one(field, replies, "START", engine.where())}
+        return {field.name: engine.plan.update._check_one(field, messages, "START", engine.where())}
     except ValueError:  # messages of another class, which no rule here can make
         return {}
+
+
+def _turns(tasks: list[Task]) -> Iterator[Turn]:
+    """Yield what each of *tasks* recorded about its agents, nested graphs included, in task order."""
+    for task in tasks:
+        extra = task.extra
+        if extra is None:
+            continue
+        models = extra.models
+        if models is not None:
+            from graphrt.harness.agent._unfinished import Reply, Turn  # imported late: most runs have no agent
+
+            # The prefix marks keys that the caller chose, as agents do.
+            questions = [(item.base.removeprefix("key="), item) for item in extra.interrupts if item.current]
+            yield Turn(
+                replies=[Reply(item.key, item.agent or "", item.reply) for item in models.conversation()],
+                partial=() if task.status in (DONE, HANDLED) else models.said(),
+                results={key: item.result for key, item in extra.effects.items() if item.result is not ERASED},
+                started=extra.intents.keys(),
+                answers={key: item.answer for key, item in questions if item.answered},
+                asked=[key for key, item in questions if not item.answered],
+            )
+        if extra.child is not None:  # the engine of the task's nested graph
+            yield from _turns(extra.child.tasks)
 
 
 def _conversation(engine: Engine) -> Field | None:
@@ -42,7 +69,7 @@ def _conversation(engine: Engine) -> Field | None:
     A list of messages has the reducer `append`, and a type that names `AssistantMessage`, as `list[Message]` does. Fields
     that are not stored do not count.
     """
-    from graphrt.harness.messages import AssistantMessage  # as above
+    from graphrt.harness.messages import AssistantMessage  # imported late, as above
 
     stored = [field for field in engine.fields.values() if not field.untracked]
     by_id = [field for field in stored if field.reduce is reducers.messages]

@@ -47,6 +47,9 @@ class ModelReplied(Word):
     """Name of the model, as the provider reports it; None if it does not."""
     answers: int = 0
     """Answers that its task had received by then."""
+    agent: str | None = None
+    """Name of the agent that called the model to continue a conversation: a list of messages that the node gave it.
+    None for other calls, such as those of sub-agents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -390,7 +390,8 @@ class SuperstepAbandoned(Word):
     threads: tuple[str, ...] = ()
     """Ids of the child threads, started by `ctx.start`, that are cancelled with it."""
     said: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Partial messages, by the field that they are folded into: the text that stopped replies had streamed."""
+    """Messages of the turn that was given up, by the field that they are folded into: what agents had said and done,
+    and the text that stopped replies had streamed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -73,6 +73,8 @@ class Replied(NamedTuple):
     model: str | None
     attempts: int
     """Number of attempts of the task that had failed when the call was made. A later failure discards the reply."""
+    agent: str | None = None
+    """Name of the agent, if it continues a conversation of the node."""
 
 
 class Billed(NamedTuple):
@@ -427,6 +429,8 @@ class Place:
     """Shows an item on the stream above and to the agent's sinks; None if there is neither."""
     has_sinks: bool = False
     """Whether this agent or an enclosing one has sinks."""
+    is_chat: bool = False
+    """Whether the run continues a conversation: the node gave the agent a list of messages."""
     seen: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     """Updates that the tools of enclosing agents had written when they called this one."""
     wrote: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]], compare=False)

@@ -14,7 +14,7 @@ from graphrt.errors._codes.tools import TOOL_ARGUMENTS
 from graphrt.harness.messages import ToolSpec
 from graphrt.harness.tools.protocol import Tool, ToolContext, ToolPolicy
 
-__all__ = ["LongResults"]
+__all__ = ["LongResults", "cut"]
 
 _SPEC: Final = ToolSpec(
     name="read_result",
@@ -70,7 +70,12 @@ class LongResults:
         if _SPEC.name not in self.taken:
             self.kept.append((text, limit))
             hint = f"; to read on, call {_SPEC.name}(result={len(self.kept)}, start={limit})"
-        return f"{text[:limit]}\n[cut: {len(text) - limit} of {len(text)} characters are not shown{hint}]"
+        return cut(text, limit, hint)
+
+
+def cut(text: str, limit: int, hint: str = "") -> str:
+    """Return the first *limit* characters of *text*, with a note about the rest."""
+    return f"{text[:limit]}\n[cut: {len(text) - limit} of {len(text)} characters are not shown{hint}]"
 
 
 def _page(text: str, result: int, start: int, limit: int) -> str:

@@ -137,7 +137,7 @@ class Caller:
         self, models: tuple[ChatModel, ...], place: Place, *, retry: RetryPolicy, cache: ResponseCache | None
     ) -> None:
         host, ledger, emit = place.host, place.ledger, place.emit
-        links: list[Link] = [Recorded(host, ledger)]
+        links: list[Link] = [Recorded(host, ledger, place.names[-1] if place.is_chat else None)]
         if cache is not None:
             links.append(Cached(cache, models[0]))
         links += [Fallback(models), Retried(retry, place.path, emit), *within(ledger, host)]
@@ -178,11 +178,18 @@ class Caller:
 
 @final
 class Recorded:
-    """Returns the recorded reply, if the task has one; else makes the call and records its reply."""
+    """Returns the recorded reply, if the task has one; else makes the call and records its reply.
 
-    def __init__(self, host: Host, ledger: Ledger | None) -> None:
+    Args:
+        host: The host.
+        ledger: The innermost budget that the calls count against; None without one.
+        agent: Name of the agent, if it continues a conversation of the node.
+    """
+
+    def __init__(self, host: Host, ledger: Ledger | None, agent: str | None = None) -> None:
         self._host = host
         self._ledger = ledger
+        self._agent = agent
 
     async def __call__(self, call: PendingCall, next_: Next) -> ModelResponse:
         recalled = await self._host.recall(call.key)
@@ -208,7 +215,8 @@ class Recorded:
             return response
         usage, model = getattr(response, "usage", None), getattr(response, "model", None)  # of a user's own class
         data = reply_to(response) if is_plain(response) else None
-        stored = await self._host.record(Replied(call.key, data, usage, model, recalled.identity[1]))
+        fact = Replied(call.key, data, usage, model, recalled.identity[1], self._agent)
+        stored = await self._host.record(fact)
         return response if stored is None else reply_from(stored, usage, model)  # the same as after a restart
 
 

@@ -14,7 +14,7 @@ from graphrt.harness.agent._model_calls import Caller
 from graphrt.harness.messages import UserMessage
 from graphrt.harness.tools.results import to_result
 
-__all__ = ["Signals"]
+__all__ = ["Signals", "message_of"]
 
 _PAUSE: Final = {"pause"}
 """Keys of a signal that asks the agent to pause."""
@@ -49,16 +49,30 @@ class Signals:
             value: Any = await self._host.receive(self._name, self._path, calls, nth)
             if value is NO_SIGNAL:
                 return messages
-            if type(value) is dict and value.keys() == _PAUSE:  # pyright: ignore[reportUnknownMemberType]
+            answer: Any = None
+            if _is_pause(value):
                 payload: dict[str, Any] = {"problem": "paused", "reason": value["pause"], "agent": self._agent}
-                (value,) = self._host.ask([Question(key=f"pause/{self._path}{calls}.{nth}", payload=payload)])
-                if value is None or isinstance(value, bool):
-                    continue
-            messages.append(_message(value))
+                (answer,) = self._host.ask([Question(key=f"pause/{self._path}{calls}.{nth}", payload=payload)])
+            message = message_of(value, answer)
+            if message is not None:
+                messages.append(message)
 
 
-def _message(value: Any) -> UserMessage:
-    """Return a signal's value as a message: a text or a message as it is, anything else as JSON."""
+def _is_pause(value: Any) -> bool:
+    return type(value) is dict and value.keys() == _PAUSE  # pyright: ignore[reportUnknownMemberType]
+
+
+def message_of(value: Any, answer: Any) -> UserMessage | None:
+    """Return a signal's value as a message: a text or a message as it is, anything else as JSON.
+
+    Args:
+        value: The value. If it asks the agent to pause, the message is the *answer*.
+        answer: The answer of the person for whom the agent paused. None, True or False: there is no message.
+    """
+    if _is_pause(value):
+        value = answer
+        if value is None or isinstance(value, bool):
+            return None
     if isinstance(value, UserMessage):
         return value
     return UserMessage(text=to_result(value, tool="signal").text)

@@ -335,7 +335,7 @@ class Tooling:
                 "idempotency_key": self._idempotency_key(ready),
             }
             work = Composed(make) if getattr(ready.tool, "composed", False) else make
-            stored = _kept(call, await self.place.host.effect(ready.key, work, ready.tool.policy.effect, details))
+            stored = kept(call, await self.place.host.effect(ready.key, work, ready.tool.policy.effect, details))
         except BaseException as error:
             if emit is not None:
                 emit(ToolEnded(call=call, text=type(error).__name__, error=True))
@@ -533,7 +533,7 @@ def _changed(ready: Ready, call: ToolCall) -> Mapping[str, Any]:
     return ready.tool.check(call.arguments)
 
 
-def _kept(call: ToolCall, recorded: Any) -> dict[str, Any]:
+def kept(call: ToolCall, recorded: Any) -> dict[str, Any]:
     """Return the remembered outcome *recorded* of *call* as data.
 
     After a crash a person may have given the outcome of a tool with an unknown one. That is a value as the tool
@@ -583,7 +583,8 @@ async def _decided(answer: Any, who: str, call: ToolCall) -> bool:
 
 def refused(call: ToolCall, reason: str) -> Done:
     """Return the outcome of a call that a person refused."""
-    return Done(text=f"A person refused this call of {call.name!r}{f': {reason}' if reason else ''}.", error=True)
+    because = f": {reason.rstrip('.')}" if reason else ""
+    return Done(text=f"A person refused this call of {call.name!r}{because}.", error=True)
 
 
 def as_read(call: ToolCall, ready: Ready, text: str) -> str:
@@ -593,8 +594,11 @@ def as_read(call: ToolCall, ready: Ready, text: str) -> str:
     claim, that its own arguments were used.
     """
     arguments = ready.call.arguments
-    if ready.call is call or arguments == call.arguments:
-        return text
+    return text if ready.call is call or arguments == call.arguments else edited(call, arguments, text)
+
+
+def edited(call: ToolCall, arguments: Mapping[str, Any], text: str) -> str:
+    """Return the result *text* of *call*, which was made with other *arguments*, for the model."""
     arguments_text = json.dumps(arguments, ensure_ascii=False, default=repr)
     return f"A person changed the arguments of this call of {call.name!r} to {arguments_text}. The result is:\n{text}"
 

@@ -403,9 +403,12 @@ class Agent(Generic[OutputT_co]):
         place: Place | None = None
         agent: Agent[Any] = self
         ledgers: dict[int, Ledger | None] = {}
+        is_chat = outer is None and _is_conversation(prompt)
         try:
             while True:
-                loop, place = await agent._part(host, outer, request, tools, form, loop, place, messages, ledgers)
+                loop, place = await agent._part(
+                    host, outer, request, tools, form, loop, place, messages, ledgers, is_chat=is_chat
+                )
                 with inside(agent=place):
                     reply = await agent._in_time(loop)
                     if loop.handoff is None or reply.stopped != ROUTED:  # it answered, or reached a limit
@@ -463,6 +466,8 @@ class Agent(Generic[OutputT_co]):
         previous_place: Place | None,
         transcript: list[Message],
         ledgers: dict[int, Ledger | None],
+        *,
+        is_chat: bool,
     ) -> tuple[Loop, Place]:
         """Return the loop of this agent's part of a run, and its place.
 
@@ -476,6 +481,7 @@ class Agent(Generic[OutputT_co]):
             previous_place: Its place.
             transcript: Receives every message at once.
             ledgers: Ledgers of the agents of the run, by their ids; filled here.
+            is_chat: Whether the run continues a conversation of the node.
         """
         form = form or self._output
         models = models_of(self)
@@ -486,7 +492,8 @@ class Agent(Generic[OutputT_co]):
         tools = tools_of(tools)  # names and schemas are unchanged, and so is the request
         path = "" if outer is None else outer.path
         request = as_known(host, path, self.name, request, form, models[0])
-        place = self._place(host, outer, path + of_run(self.name, request) if host.records else path, ledgers)
+        path += of_run(self.name, request) if host.records else ""
+        place = self._place(host, outer, path, ledgers, is_chat=is_chat)
         limits = self.limits
         if previous is not None and previous_place is not None:
             limits = replace(limits, handoffs=previous.limits.handoffs)  # that of the agent that was asked
@@ -548,7 +555,9 @@ class Agent(Generic[OutputT_co]):
                 raise
         return loop.stopped("seconds")
 
-    def _place(self, host: Host, outer: Place | None, path: str, ledgers: dict[int, Ledger | None]) -> Place:
+    def _place(
+        self, host: Host, outer: Place | None, path: str, ledgers: dict[int, Ledger | None], *, is_chat: bool
+    ) -> Place:
         """Return the place of a new run below the agent *outer*, or below the agent that runs the graph.
 
         Args:
@@ -557,6 +566,7 @@ class Agent(Generic[OutputT_co]):
             path: Path of the run without the number that distinguishes it from equal ones.
             ledgers: Ledgers of the agents of the run, by their ids; filled here. The first one is that of the agent
                 that was asked, whose budget bounds all others.
+            is_chat: Whether the node gave the agent a list of messages.
         """
         run_by = surroundings().above if outer is None else None
         depth = outer.depth + 1 if outer is not None else run_by.depth if run_by is not None else 0
@@ -592,6 +602,7 @@ class Agent(Generic[OutputT_co]):
             ledger=ledger,
             emit=show,
             has_sinks=has_sinks,
+            is_chat=is_chat and not depth,
         )
 
     # -- what is asked -------------------------------------------------------------------------------------------
@@ -648,7 +659,7 @@ def _asked_first(prompt: Any, run_options: Mapping[str, Any], defaults: RunOptio
         InputError: The prompt or an option is wrong.
     """
     options: Any = run_options
-    if issubclass(type(prompt), (str, Mapping)) or not hasattr(prompt, "__iter__"):
+    if not _is_conversation(prompt):
         return ModelRequest.build(prompt, options, defaults=defaults)
     messages = tuple(prompt)
     if not any(isinstance(message, SystemMessage) for message in messages):
@@ -659,6 +670,11 @@ def _asked_first(prompt: Any, run_options: Mapping[str, Any], defaults: RunOptio
     if len(rest) == len(messages) and isinstance(rest[0], SystemMessage) and rest[0].text == own.text:
         return replace(request, messages=tuple(rest))
     return request
+
+
+def _is_conversation(prompt: Any) -> bool:
+    """Return whether *prompt*, as given to a run, is a list of messages."""
+    return hasattr(prompt, "__iter__") and not issubclass(type(prompt), (str, Mapping))
 
 
 def _without_form(messages: tuple[Any, ...]) -> tuple[Any, ...]:
