@@ -17,8 +17,10 @@ from . import replicas
 from .editing import Threads
 
 FULL = bool(os.environ.get("GRAPHRT_FULL"))
-EXAMPLES, STEPS = (1_000, 100) if FULL else (8, 60)
-"""About 480 steps, 80,000 in full. Each rule is drawn several times, but for `replace_answer`."""
+PARTS, EXAMPLES, STEPS = (4, 250, 100) if FULL else (1, 8, 60)
+"""About 480 steps, 80,000 in full. Each rule is drawn several times, but for `replace_answer`.
+
+The parts of a full search run side by side."""
 LARGE_BYTES = 1
 """Longer values count as large here."""
 
@@ -34,7 +36,10 @@ def places(request: pytest.FixtureRequest) -> Iterator[replicas.Places]:
 
 
 @pytest.mark.needs("psycopg", "cryptography")
-def test_threads_equal_the_model_on_every_store(places: replicas.Places, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_threads_equal_the_model_on_every_store(
+    part: int, places: replicas.Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Every list of a few numbers is stored apart, like values of more than 64 KiB: the model copies its data at every
     # step, and cannot hold as many large values.
     monkeypatch.setattr(storability, "BLOB_BYTES", LARGE_BYTES)
