@@ -236,6 +236,14 @@ class Flow(Standing):
         self.log += child.log[child.collected :]
         child.collected = len(child.log)
 
+    def tell_question(self, id_: str) -> None:
+        """Record a question that is answered, if the run was cut off before it paused."""
+        for at, job in enumerate(self.jobs):
+            for question in job.open():
+                if question.id == id_ and self.path not in question.told:
+                    question.told.add(self.path)
+                    self.tell("interrupt-raised", at, question)
+
     def tell_effects(self, job: Job) -> None:
         at, attempt = self.jobs.index(job), job.attempt
         untold, job.untold = job.untold, 0

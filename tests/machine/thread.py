@@ -205,6 +205,7 @@ class ThreadModel:
         for id_, reason in anew:
             self.flow.tell("interrupt-withdrawn", data=(id_, reason))
         for id_, answer in answers.items():
+            self.flow.tell_question(id_)
             self.flow.tell("interrupt-answered", data=(id_, answer, replace))
         return self.drive(outside)
 

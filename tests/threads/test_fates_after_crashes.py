@@ -10,6 +10,7 @@ import pytest
 
 from graphrt import START, Context, GraphBuilder, Interrupt, Runtime
 from graphrt.errors import StoreError
+from graphrt.events import InterruptRaised
 from graphrt.stores import SqliteStore
 from graphrt.testing import Fault, FlakyStore
 
@@ -46,3 +47,16 @@ def test_answer_is_used_once_though_a_crash_came_before_its_question(tmp_path: P
         used = [entry.seq for entry in runtime.entries("t") if type(entry.event).__name__ == "AnswerUsed"]
 
     assert len(used) == 1
+
+
+def test_question_is_journalled_before_its_answer_though_a_crash_came_first(tmp_path: Path) -> None:
+    store = FlakyStore(SqliteStore(tmp_path / "runs.db"), [Fault("commit", nth=3)])
+    with store, Runtime(graph(store), store=store) as runtime:
+        with pytest.raises(StoreError):
+            runtime.run({}, thread="t")
+        runtime.resume("t", {"t/1.0:asks#0": "yes"})
+        known = [entry.event for entry in runtime.entries("t") if type(entry.event).__name__.startswith("Interrupt")]
+        runtime.replay("t")
+
+    assert [type(event).__name__ for event in known] == ["InterruptRaised", "InterruptAnswered", "InterruptRaised"]
+    assert [event.payload for event in known if isinstance(event, InterruptRaised)] == ["first?", "second?"]

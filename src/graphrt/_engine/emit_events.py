@@ -319,6 +319,12 @@ def raised(engine: RunState, task: Task) -> None:
         note(engine, event)
 
 
+def raised_before_answer(engine: RunState, id_: str) -> None:
+    """Log the question *id_* to a person, who has answered it, unless already logged."""
+    for event in questions.question_to_log(engine, id_):
+        note(engine, event)
+
+
 def raised_after(engine: RunState) -> None:
     """Log the open questions of `interrupt_after` that were not logged yet, once routers wait for them."""
     for event in questions.questions_after_to_log(engine):

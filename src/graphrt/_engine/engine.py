@@ -203,6 +203,8 @@ class Engine(RunState):
         for id_, answer in answers.items():
             question = self.questions.get(id_)
             if question is not None and (question.open or replace):
+                if not by:
+                    emit_events.raised_before_answer(self, id_)
                 emit_events.note(self, questions.answer_now(self, id_, answer, by))
 
     def withdraw(self, ids: Collection[str], reason: str) -> None:

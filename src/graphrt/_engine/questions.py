@@ -47,6 +47,7 @@ from graphrt._engine.open_interrupt import (
     DISCARDED,
     EXPIRED,
     FAILED_TASK,
+    NOT_FOR_PEOPLE,
     OPEN,
     QUEUE,
     REWORDED,
@@ -678,6 +679,18 @@ def questions_to_log(task: Task) -> Iterator[events.Event]:
         if path not in question.logged_in:
             question.logged_in |= {path}
             yield raised_event(task, question)
+
+
+def question_to_log(engine: RunState, id_: str) -> Iterator[events.Event]:
+    """Yield the question *id_* to a person, who has answered it, unless already logged.
+
+    A question is logged when the run pauses. A run that was cut off before that has only staged it, and while other
+    tasks run it may be answered at once. The journal must not have an answer without the question.
+    """
+    question, task = engine.questions[id_], _inside(engine, id_)
+    if task is not None and question.kind not in NOT_FOR_PEOPLE and engine.path not in question.logged_in:
+        question.logged_in |= {engine.path}
+        yield raised_event(task, question)
 
 
 def questions_after_to_log(engine: RunState) -> Iterator[events.Event]:
