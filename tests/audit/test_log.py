@@ -271,6 +271,15 @@ def test_failing_anchor_is_a_failure_of_the_log(tmp_path: Path, on_failure: Any)
     assert [one["seq"] for one in records_in(file_of(audit))] == [1, 3, 5]
 
 
+def test_anchor_that_is_another_file_is_refused_before_anything_is_appended(tmp_path: Path) -> None:
+    module = tmp_path / "flow.py"
+    module.write_text("import graphrt\n")
+    with pytest.raises(InputError) as raised:
+        AuditLog(tmp_path / "logs", key=KEY, anchor=module)
+
+    assert (raised.value.code, module.read_text()) == ("path-exists", "import graphrt\n")
+
+
 def test_anchor_file_with_other_content_is_refused(tmp_path: Path) -> None:
     (tmp_path / "anchors").write_text('{"head":{}}\n')
     with pytest.raises(InputError, match="Line 1") as caught:

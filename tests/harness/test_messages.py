@@ -101,6 +101,22 @@ def test_conversation_survives_json() -> None:
     assert adapter.validate_json(adapter.dump_json(conversation)) == conversation
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SystemMessage(text=None),  # type: ignore[arg-type]
+        lambda: UserMessage(text=None),  # type: ignore[arg-type]
+        lambda: AssistantMessage(text=None),  # type: ignore[arg-type]
+        lambda: ToolMessage(tool_call_id="1", text=None),  # type: ignore[arg-type]
+        lambda: ToolCall(id="1", name="look", arguments_text=3),  # type: ignore[arg-type]
+    ],
+)
+def test_text_that_is_none_or_a_number_is_refused(make: Callable[[], Any]) -> None:
+    with pytest.raises(InputError, match=r"text of an? .* cannot be") as raised:
+        make()
+    assert raised.value.code == "input"
+
+
 def test_tool_spec_without_a_name_is_refused() -> None:
     with pytest.raises(InputError):
         ToolSpec(name="")

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from graphrt._arguments import checked_path
 from graphrt._journal.log_keys import LogKeys
@@ -17,6 +17,9 @@ from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS
 
 Anchor: TypeAlias = str | os.PathLike[str] | Callable[[TreeHead], Any]
 """Where heads are kept: a file to append them to, or a function to call with each."""
+
+BEGINS: Final = rb'\{"head":'
+"""Regular expression for the beginning of an anchor file."""
 
 
 def head_of(log: str, thread: str, seq: int, at: float, tree: Tree, keys: LogKeys | None) -> TreeHead:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from graphrt._arguments import checked_path, is_list
 from graphrt._journal.log_keys import KeyRing
-from graphrt.audit._heads import Anchor, anchored
+from graphrt._overwriting import check_overwritable
+from graphrt.audit._heads import BEGINS, Anchor, anchored
 from graphrt.audit._keys import key_ring
 from graphrt.audit._mirror import file_of
 from graphrt.audit._recorder import Recorder
@@ -59,7 +60,9 @@ class AuditLog:
             are refused, since anyone who can write to the store can make such a thread.
 
     Raises:
-        InputError: A key is weak, or another argument has a wrong type or value (`bad-path` for a path).
+        InputError: A key is weak, another argument has a wrong type or value (`bad-path` for a path), or *anchor* names
+            a file of another kind (`path-exists`).
+        OSError: The file that *anchor* names cannot be read.
     """
 
     __slots__ = ("_anchors", "_folder", "_on_delete", "_on_failure", "adopt", "keys", "redact", "store", "user")
@@ -247,5 +250,5 @@ def _anchors(anchor: Any) -> tuple[Anchor, ...]:
                 value=item,
                 wanted="a file, a function that keeps the head somewhere else, or a list of these",
             )
-        checked_path(item)
+        check_overwritable(checked_path(item), kind="a file of heads", begins=BEGINS)
     return anchors

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeGuard, final
 
 from graphrt._arguments import is_mapping
-from graphrt.errors import InputError
+from graphrt.errors import InputError, a_type
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.requests import (
     BAD_CONVERSATION,
@@ -149,7 +149,9 @@ class ToolCall:
         set_field = object.__setattr__  # frozen: fields are only set here, before any other code holds the value
         for name in ("id", "name", "arguments_text"):
             text: Any = getattr(self, name)
-            if isinstance(text, str) and not text.isascii():
+            if not isinstance(text, str):
+                raise INVALID_ARGUMENT(argument=f"{name} of a tool call", value=text, wanted="a text")
+            if not text.isascii():
                 set_field(self, name, whole(text))
         if self.arguments or self.error is not None:
             if not self.arguments_text and self.error is None:
@@ -275,8 +277,21 @@ def check_media(media: Sequence[object], taker: str) -> None:
         raise TOO_MANY_MEDIA(number=len(media), limit=MAX_MEDIA)
 
 
+def _check_text(message: Any) -> None:
+    """Check that the text of a new *message* is one; other programs say None if there is none.
+
+    Raises:
+        InputError: It is not (`input`).
+    """
+    if not isinstance(message.text, str):
+        raise INVALID_ARGUMENT(
+            argument=f"The text of {a_type(message)}", value=message.text, wanted="a text; '' if there is none"
+        )
+
+
 def _settle(message: Any) -> None:
     """Derive `text` and `content` of a new *message* from each other."""
+    _check_text(message)
     content: Any = message.content
     if content.__class__ is tuple and not content:
         return
@@ -320,6 +335,9 @@ class SystemMessage:
     id: str | None = None
     """Identity in a list with the `messages` reducer; providers never see it."""
     role: Literal["system"] = "system"
+
+    def __post_init__(self) -> None:
+        _check_text(self)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -438,6 +456,9 @@ class AssistantMessage:
     left_out: LeftOut | None = None
     """Messages left out of the conversation from here on, if that changed with this message; providers never see it."""
     role: Literal["assistant"] = "assistant"
+
+    def __post_init__(self) -> None:
+        _check_text(self)
 
     @property
     def parts(self) -> tuple[Part, ...]:
