@@ -272,7 +272,7 @@ def test_unwritable_file_is_reported(call, stored: str, words: list[str]) -> Non
     for place in (".", "/", "none/file"):
         done = call(*words, place)
 
-        assert (done.code, done.document["error"]["code"]) == (2, "bad-document")
+        assert (done.code, done.document["error"]["code"]) == (2, "bad-path")
         assert "cannot be written: " in done.err
 
 

@@ -25,8 +25,8 @@ from graphrt.cli.opening import STORE, TARGET, THREAD, opened_any, opened_runtim
 from graphrt.cli.output import Answer
 from graphrt.console import Column, counted, moment, table, views
 from graphrt.console.screen import Line, Segment
-from graphrt.errors._codes.command_line import BAD_DOCUMENT, NOT_WRITTEN
-from graphrt.errors._codes.stores import PATH_EXISTS
+from graphrt.errors._codes.command_line import BAD_DOCUMENT
+from graphrt.errors._codes.stores import CANNOT_WRITE_FILE, PATH_EXISTS
 from graphrt.wires import plain_data
 
 COMMANDS: Final = {
@@ -196,13 +196,13 @@ def export(target: str, thread: str, file: str, store: str | None, key_file: str
     """
     key = key_in(key_file) if key_file else None
     if Path(file).is_dir():
-        raise NOT_WRITTEN(path=file, problem="it is a folder")
+        raise CANNOT_WRITE_FILE(file=file, reason="it is a folder")
     with opened_any(target, store) as runtime:
         opened: Any = runtime.store  # which every command has
         try:
             head = export_log(opened, thread, file, key=key)
         except OSError as error:
-            raise NOT_WRITTEN(path=file, problem=error.strerror or str(error)) from error
+            raise CANNOT_WRITE_FILE(file=file, reason=error.strerror or str(error)) from error
     return Answer(
         data={"thread": thread, "path": file, "head": head.to_dict()},
         lines=lambda width: [
@@ -243,7 +243,7 @@ def keygen(file: str) -> Answer:
     except FileExistsError as error:
         raise PATH_EXISTS(kind="file", file=file) from error
     except OSError as error:
-        raise NOT_WRITTEN(path=file, problem=error.strerror or str(error)) from error
+        raise CANNOT_WRITE_FILE(file=file, reason=error.strerror or str(error)) from error
     with os.fdopen(number, "wb") as key_file:
         key_file.write(generate_key())
     return Answer(

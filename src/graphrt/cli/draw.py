@@ -14,7 +14,7 @@ from graphrt.cli.output import Answer, Output
 from graphrt.cli.targets import graph_of
 from graphrt.console import draw as drawing
 from graphrt.console.screen import Line, PlainScreen, columns
-from graphrt.errors._codes.command_line import NOT_WRITTEN
+from graphrt.errors._codes.stores import CANNOT_WRITE_FILE
 
 _BEGINS: Final = (
     rb'\s*(\xe2\x97\x8b )?START|flowchart TD\s|digraph "|<svg xmlns="\S+" class="graphrt"'
@@ -55,7 +55,7 @@ def draw(output: Output, target: str, form: str, out: str | None) -> Answer:
         check_overwritable(out, kind="a drawing of a graph", begins=_BEGINS)
         Path(out).write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
     except OSError as error:
-        raise NOT_WRITTEN(path=out, problem=error.strerror or str(error)) from error
+        raise CANNOT_WRITE_FILE(file=out, reason=error.strerror or str(error)) from error
     output.note(f"wrote {out}")
     return Answer(data={**data, "out": out}, lines=lambda _width: [])
 

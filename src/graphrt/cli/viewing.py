@@ -15,7 +15,7 @@ from graphrt.cli.command import Command
 from graphrt.cli.opening import is_store, opened_any, opened_runtime, opened_store, runtime_options
 from graphrt.cli.output import Answer, Output
 from graphrt.console import views
-from graphrt.errors._codes.command_line import NOT_WRITTEN
+from graphrt.errors._codes.stores import CANNOT_WRITE_FILE
 
 TOKEN: Final = "GRAPHRT_UI_TOKEN"  # noqa: S105 - the name of a variable
 """Environment variable with the token of the page; without it, one is made and printed."""
@@ -43,7 +43,7 @@ def written(target: str, thread: str, store: str | None, path: str, *, prompts: 
         check_overwritable(path, kind="a page of a thread", begins=_BEGINS)
         Path(path).write_bytes(data)
     except OSError as error:
-        raise NOT_WRITTEN(path=path, problem=error.strerror or str(error)) from error
+        raise CANNOT_WRITE_FILE(file=path, reason=error.strerror or str(error)) from error
     return Answer(
         data={"thread": thread, "path": path, "bytes": len(data)},
         lines=lambda width: views.beside(("✓", "good"), f"{path}, {len(data):,} bytes", width),

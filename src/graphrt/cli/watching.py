@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from graphrt._overwriting import check_overwritable
-from graphrt.errors._codes.command_line import NOT_WRITTEN
+from graphrt.errors._codes.stores import CANNOT_WRITE_FILE
 
 if TYPE_CHECKING:
     from graphrt.workers import WorkerHealth
@@ -67,7 +67,7 @@ def health_file(path: str | None, health: Callable[[], WorkerHealth]) -> Generat
         check_overwritable(path, kind="the health of a worker", begins=_BEGINS)
         _write(path, health())
     except OSError as error:
-        raise NOT_WRITTEN(path=path, problem=error.strerror or str(error)) from error
+        raise CANNOT_WRITE_FILE(file=path, reason=error.strerror or str(error)) from error
     ended = threading.Event()
 
     def work() -> None:

@@ -25,9 +25,9 @@ from typing_extensions import Unpack
 from graphrt._arguments import is_mapping
 from graphrt._drivers.context import Context
 from graphrt.commands import START, Command, Send
-from graphrt.errors import BadResponseError, InputError, Problem
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NAME_IN_ARGUMENT
-from graphrt.errors._codes.ready_nodes import DESIGN_NO_LONGER_VALID, DESIGN_REJECTED, UNREADABLE_REQUIRED
+from graphrt.errors import BadResponseError, InputError, Problem, names
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGUMENT, UNKNOWN_NAME_IN_ARGUMENT
+from graphrt.errors._codes.ready_nodes import DESIGN_NO_LONGER_VALID, DESIGN_REJECTED
 from graphrt.graph import CompiledGraph, GraphBuilder, chosen_graph, declare_fields
 from graphrt.harness import OutputSpec, Template
 from graphrt.nodes._design_prompt import DesignRequest, request_text
@@ -196,7 +196,10 @@ def _check(state: type[Any], registry: Any, validator: Any, attempts: Any) -> No
         field for field, required in known.items() if required and field not in (*validator.reads, *validator.writes)
     ]
     if unreadable:
-        raise UNREADABLE_REQUIRED(fields=unreadable)
+        raise ARGUMENT_OUT_OF_BOUNDS(
+            problem=f"The state requires {names(unreadable)}, which designs may not read: no design could start",
+            wanted="reads= of the validator with them, or give the fields defaults",
+        )
 
 
 def _call(

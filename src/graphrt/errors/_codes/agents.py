@@ -30,10 +30,6 @@ REPEATED = AGENT_LIMIT.variant(
     fix='Read error.messages: a tool, its description or the instructions may mislead the model. AgentLimits({option}=...) allows more, and on_limit="stop" continues with what the agent has so far.',
 )
 
-HANDOFF_TO_ITSELF = INVALID_ARGUMENT.variant(
-    "Agent {name!r} hands over to itself, or to another agent with the same name.",
-    fix="Remove it from handoffs=, or give the other agent a name of its own.",
-)
 
 BAD_MIDDLEWARE = ErrorCode(
     "bad-middleware",

@@ -37,7 +37,6 @@ AUTHORIZE_NEEDED = ErrorCode(
     "Other machines reach {host!r}, and nothing says which of their requests are allowed.",
     fix="Pass --authorize module:function, a function of the request that returns a Caller, or leave out --host.",
 )
-NOT_WRITTEN = BAD_DOCUMENT.variant("{path!r} cannot be written: {problem}.", fix="Name a file that may be written.")
 NO_PERSON = ErrorCode(
     "no-person",
     InputError,

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from graphrt.errors import LimitError, NodeError, UpdateError
 from graphrt.errors._codes.agents import AGENT_LIMIT
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._error_code import ErrorCode, Finding
-
-UNREADABLE_REQUIRED = INVALID_ARGUMENT.variant(
-    "The state requires {fields:names}, which designs may not read: no design could start.",
-    fix="Add them to reads= of the validator, or give the fields defaults.",
-)
 
 MISSING_PART = ErrorCode(
     "missing-part",

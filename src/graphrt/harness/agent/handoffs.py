@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from graphrt._arguments import checked_function
-from graphrt.errors._codes.agents import HANDOFF_TO_ITSELF
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT, WRONG_RETURN_VALUE
+from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGUMENT, WRONG_RETURN_VALUE
 from graphrt.errors._codes.tools import TOOL_ARGUMENTS
 from graphrt.harness.messages import Message, ToolSpec, as_conversation, check_conversation
 from graphrt.harness.tools._options import check_description, check_name
@@ -150,7 +149,10 @@ def checked_handoffs(agent: Agent[Any], handoffs: Any) -> tuple[Handoff, ...]:
             raise _not_handoffs(item)
         handoff = item if isinstance(item, Handoff) else Handoff(item)
         if handoff.agent is agent or handoff.agent.name == agent.name:
-            raise HANDOFF_TO_ITSELF(name=agent.name)
+            raise ARGUMENT_OUT_OF_BOUNDS(
+                problem=f"Agent {agent.name!r} hands over to itself, or to another agent with the same name",
+                wanted="other agents in handoffs=, each with a name of its own",
+            )
         checked.append(handoff)
     return tuple(checked)
 

@@ -15,7 +15,7 @@ from typing import Any
 from graphrt._display import shown_error
 from graphrt._overwriting import check_overwritable
 from graphrt.errors import GraphrtError
-from graphrt.errors._codes.command_line import NOT_WRITTEN
+from graphrt.errors._codes.stores import CANNOT_WRITE_FILE
 from graphrt.testing.exploring.search import Search
 from graphrt.testing.mutate import reports
 from graphrt.testing.mutate.first_run import first_run
@@ -179,7 +179,7 @@ def _check_json(options: argparse.Namespace) -> None:
         try:
             check_overwritable(options.json, kind="a report of mutants", begins=reports.JSON_BEGINS)
         except OSError as error:
-            raise NOT_WRITTEN(path=options.json, problem=error.strerror or str(error)) from error
+            raise CANNOT_WRITE_FILE(file=options.json, reason=error.strerror or str(error)) from error
 
 
 def _write_json(options: argparse.Namespace, text: str) -> None:
@@ -191,7 +191,7 @@ def _write_json(options: argparse.Namespace, text: str) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{text}\n", encoding="utf-8")
         except OSError as error:
-            raise NOT_WRITTEN(path=options.json, problem=error.strerror or str(error)) from error
+            raise CANNOT_WRITE_FILE(file=options.json, reason=error.strerror or str(error)) from error
 
 
 if __name__ == "__main__":
