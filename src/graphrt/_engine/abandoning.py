@@ -63,7 +63,7 @@ def stopped_replies(tasks: list[Task]) -> list[str]:
         extra = task.extra
         if extra is not None and task.status not in (DONE, HANDLED):
             if extra.models is not None:
-                texts += [text for _, text in extra.models.said()]
+                texts += extra.models.said()
             if extra.child is not None:  # the engine of the task's nested graph
                 texts += stopped_replies(extra.child.tasks)
     return texts

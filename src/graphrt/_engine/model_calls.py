@@ -171,24 +171,22 @@ class ModelCalls:
         """Return the keys of the calls with recorded replies for the current attempt."""
         return [call.key for call in list(self.replies) if call.failed_attempts == self.failed_attempts]
 
-    def said(self) -> list[tuple[str, str]]:
-        """Return the texts of replies cut off in the last attempt and not completed since, in order, with their keys."""
+    def said(self) -> list[str]:
+        """Return the texts of replies cut off in the last attempt and not completed since, in that order."""
         partial_replies = {
             call: reply for call, reply in self.stopped.items() if call not in self.replies and type(reply.text) is str
         }
         last = max((reply.attempt for reply in partial_replies.values()), default=0)
         return [
-            (call.key, reply.text)
+            reply.text
             for call, reply in partial_replies.items()
             if reply.attempt == last and call.failed_attempts == self.failed_attempts
         ]
 
-    def conversation(self) -> list[events.ModelReplied]:
-        """Return the replies to agents that continue a conversation, in order, from the last attempt that has any."""
+    def known(self) -> list[events.ModelReplied]:
+        """Return the recorded replies of all attempts that were not erased, in order."""
         erased: Any = ERASED
-        replies = [reply for reply in self.replies.values() if reply.agent is not None and reply.reply is not erased]
-        last = max((reply.failed_attempts for reply in replies), default=0)
-        return [reply for reply in replies if reply.failed_attempts == last]
+        return [reply for reply in self.replies.values() if reply.reply is not erased]
 
     def used(self) -> Usage | None:
         """Return the usage of all calls, including those of failed attempts; None if there were none.

@@ -51,6 +51,8 @@ def bare(entry: Entry) -> dict[str, Any]:
     if isinstance(event, events.SuperstepAbandoned):
         for name in ("tasks", "finished", "next", "effects", "usage"):
             del data[name]
+    if isinstance(event, events.ThreadUpdated):
+        del data["open"]  # whether a cancelled run had opened a superstep depends on its progress, too
     if isinstance(event, events.RunStarted):
         data["input"] = dict(event.input)  # the mapping may be of a class that also holds its encoded bytes
     return data

@@ -9,10 +9,13 @@ what was said and done; the text that was cut off becomes an `AssistantMessage` 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, get_args
 
 from graphrt import reducers
 from graphrt._engine.engine import Engine
+from graphrt._engine.open_interrupt import SIGNAL, OpenInterrupt
 from graphrt._engine.task import DONE, HANDLED, Task
 from graphrt._plan.fields import Field
 from graphrt._runs.run_config import RunConfig
@@ -30,13 +33,16 @@ def partial_messages(config: RunConfig, engine: Engine) -> dict[str, Any]:
             return dict(recorded)
     turns = list(_turns(engine.tasks))
     field = _conversation(engine) if turns and engine.reducer is None else None
-    messages: Any = [message for turn in turns for message in turn.messages()]
-    if field is None or not messages:
+    if field is None:
         return {}
-    try:
-        return {field.name: engine.plan.update._check_one(field, messages, "START", engine.where())}
-    except ValueError:  # messages of another class, which no rule here can make
-        return {}
+    ids = {call.id for message in engine.values.get(field.name) or () for call in getattr(message, "tool_calls", ())}
+    messages = [[*turn.messages(ids), *turn.cut_off()] for turn in turns]
+    texts = [list(turn.cut_off()) for turn in turns]
+    # A field may take the messages of a model, and not those of tools and people.
+    for said in ([*chain(*messages)], [*chain(*texts)]):
+        with suppress(ValueError):  # messages of another class, which no rule here can make
+            return {field.name: engine.plan.update._check_one(field, said, "START", engine.where())} if said else {}
+    return {}
 
 
 def _turns(tasks: list[Task]) -> Iterator[Turn]:
@@ -45,22 +51,26 @@ def _turns(tasks: list[Task]) -> Iterator[Turn]:
         extra = task.extra
         if extra is None:
             continue
-        models = extra.models
-        if models is not None:
+        questions = [item for item in extra.interrupts if item.current]
+        if extra.models is not None or any(item.kind == SIGNAL for item in questions):
             from graphrt.harness.agent._unfinished import Reply, Turn  # imported late: most runs have no agent
 
-            # The prefix marks keys that the caller chose, as agents do.
-            questions = [(item.base.removeprefix("key="), item) for item in extra.interrupts if item.current]
+            models = extra.models
+            replies = [] if models is None else models.known()
             yield Turn(
-                replies=[Reply(item.key, item.agent or "", item.reply) for item in models.conversation()],
-                partial=() if task.status in (DONE, HANDLED) else models.said(),
-                results={key: item.result for key, item in extra.effects.items() if item.result is not ERASED},
-                started=extra.intents.keys(),
-                answers={key: item.answer for key, item in questions if item.answered},
-                asked=[key for key, item in questions if not item.answered],
+                replies=[Reply(item.key, item.agent, item.reply, item.failed_attempts) for item in replies],
+                partial=[] if models is None or task.status in (DONE, HANDLED) else models.said(),
+                results={key: item.result for key, item in extra.effects.items()},
+                answers={_key(item): item.answer for item in questions if item.answered and item.answer is not ERASED},
+                asked=[_key(item) for item in questions if not item.answered],
             )
         if extra.child is not None:  # the engine of the task's nested graph
             yield from _turns(extra.child.tasks)
+
+
+def _key(question: OpenInterrupt) -> str:
+    """Return the key of a question as its caller chose it."""
+    return question.base.removeprefix("key=")
 
 
 def _conversation(engine: Engine) -> Field | None:

@@ -147,11 +147,14 @@ class ToolCall:
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__  # frozen: fields are only set here, before any other code holds the value
+        given: Any = self.arguments_text
+        if not isinstance(given, str):
+            raise INVALID_ARGUMENT(
+                argument="arguments_text of a tool call", value=given, wanted="the JSON text of an object"
+            )
         for name in ("id", "name", "arguments_text"):
             text: Any = getattr(self, name)
-            if not isinstance(text, str):
-                raise INVALID_ARGUMENT(argument=f"{name} of a tool call", value=text, wanted="a text")
-            if not text.isascii():
+            if isinstance(text, str) and not text.isascii():
                 set_field(self, name, whole(text))
         if self.arguments or self.error is not None:
             if not self.arguments_text and self.error is None:

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from graphrt import START, Context, GraphBuilder, Runtime
+from graphrt import START, Command, Context, GraphBuilder, Runtime
+from graphrt.errors import NodeError
 from graphrt.harness import (
     Agent,
     AgentReply,
@@ -17,6 +18,8 @@ from graphrt.harness import (
     FunctionModel,
     Handoff,
     Message,
+    ModelProfile,
+    TextDelta,
     ToolCall,
     UserMessage,
     tool,
@@ -122,6 +125,8 @@ def test_next_turn_has_the_finished_tool_calls_of_a_stopped_one(store: str, stat
         "user: Pay Ann 5.",
         "assistant: One moment. [a: pay]",
         "tool a: paid 5 to Ann",
+        "assistant:  [w: wait]",
+        f"tool w: {UNKNOWN}",
         "user: And?",
         "assistant: Done.",
     ]
@@ -202,30 +207,146 @@ def test_decisions_of_people_are_in_the_next_turn(answer: Any, result: str) -> N
     check_conversation(sent[-1])
 
 
-def test_question_about_the_only_call_leaves_no_messages() -> None:
+def test_call_that_waits_for_approval_was_not_made() -> None:
     bank = Bank()
     double, _ = model(pay())
     runtime = chat(Agent(double, tools=bank.tools(approval=True)))
     runtime.run({"chat": [ASK]}, thread="t")
     runtime.run({"chat": [NEXT]}, thread="t", if_exists="abandon")
 
-    assert said(runtime) == ["user: Pay Ann 5.", "user: And?", "assistant: Done."]
+    assert said(runtime)[1:4] == ["assistant:  [a: pay]", f"tool a: {NOT_APPROVED}", "user: And?"]
 
 
-def test_call_with_an_unknown_outcome_is_in_the_next_turn() -> None:
-    bank = Bank()
-    double, _ = model(WAIT)
-
-    async def wait() -> str:
+def test_message_that_a_stopped_agent_had_taken_before_its_first_reply_is_kept() -> None:
+    async def hang(request: Any) -> Any:
         runtime.cancel("t")
         await asyncio.Event().wait()
-        return ""
 
-    runtime = chat(Agent(double, tools=[*bank.tools()[:1], tool(wait, effect="once")]))
+    double, _ = model(hang)
+    runtime = chat(Agent(double, signal="chat"))
+    runtime.update("t", {"chat": []})
+    runtime.signal("t", "chat", "In euros.")
     asyncio.run(runtime.arun({"chat": [ASK]}, thread="t"))
     runtime.run({"chat": [NEXT]}, thread="t")
 
-    assert said(runtime)[1:3] == ["assistant:  [w: wait]", f"tool w: {UNKNOWN}"]
+    assert said(runtime) == ["user: Pay Ann 5.", "user: In euros.", "user: And?", "assistant: Done."]
+
+
+def test_erased_signals_are_left_out_and_erased_results_are_named() -> None:
+    bank = Bank()
+    double, sent = model(pay(), WAIT)
+    runtime = chat(Agent(double, tools=bank.tools(), signal="chat"))
+    bank.stop = lambda: runtime.cancel("t")
+    runtime.update("t", {"chat": []})
+    runtime.signal("t", "chat", "I am Zoe.")
+    asyncio.run(runtime.arun({"chat": [ASK]}, thread="t"))
+    runtime.erase("Zoe", reason="asked")
+    runtime.erase("paid 5", reason="asked")
+    runtime.run({"chat": [NEXT]}, thread="t")
+
+    erased = "This call was carried out, and its result was erased."
+    assert said(runtime)[1:3] == ["assistant:  [a: pay]", f"tool a: {erased}"]
+    check_conversation(sent[-1])
+
+
+def test_changes_of_the_state_that_a_tool_made_are_given_up() -> None:
+    @tool(writes=["notes"])
+    def note(text: str) -> Command[Any]:
+        return Command(update={"notes": [text]}, result="noted")
+
+    bank = Bank()
+    double, _ = model(ToolCall(id="n", name="note", arguments={"text": "tea"}), WAIT)
+    runtime = chat(Agent(double, tools=[note, *bank.tools()]), Log)
+    bank.stop = lambda: runtime.cancel("t")
+    asyncio.run(runtime.arun({"chat": [ASK]}, thread="t"))
+    runtime.run({"chat": [NEXT]}, thread="t")
+
+    assert said(runtime)[2].startswith("tool n: noted\nThe turn was stopped: what this call had changed")
+    assert runtime.state("t").values.notes == []
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_payment_of_an_earlier_attempt_is_kept_once(repeats: bool) -> None:
+    bank = Bank()
+    double, _ = model(pay(), "Paid.", "What do you want?", *([pay("b"), WAIT] if repeats else []))
+    left = [OSError("full"), OSError("full")]
+
+    async def book(state: Any, ctx: Context[Any]) -> dict[str, Any]:
+        reply = await ctx.harness.run(state.chat)
+        if left:
+            raise left.pop()
+        return {"chat": reply.new_messages}
+
+    runtime = chat(Agent(double, tools=bank.tools()), body=book)
+    bank.stop = lambda: runtime.cancel("t")
+    with pytest.raises(NodeError):
+        runtime.run({"chat": [ASK]}, thread="t")
+    with pytest.raises(NodeError):  # this attempt does not pay
+        runtime.retry("t")
+    if repeats:  # this one finds the result of the call, and is stopped
+        asyncio.run(runtime.aretry("t"))
+    runtime.run({"chat": [NEXT]}, thread="t", if_exists="abandon")
+
+    assert said(runtime)[1:3] == ["assistant:  [a: pay]", "tool a: paid 5 to Ann"]
+    assert said(runtime)[3] == ("assistant:  [w: wait]" if repeats else "assistant: What do you want?")
+    assert bank.paid == ["Ann"]
+
+
+def test_result_of_the_same_agent_with_another_prompt_is_not_taken() -> None:
+    left = [100]
+
+    def balance() -> str:
+        left[0] -= 1
+        return f"balance {left[0]}"
+
+    async def twice(state: Any, ctx: Context[Any]) -> dict[str, Any]:
+        await ctx.harness.run("Warm up.")
+        return {"chat": (await ctx.harness.run(state.chat)).new_messages}
+
+    bank = Bank()
+    double, _ = model(ToolCall(id="a", name="balance"), "ok", ToolCall(id="b", name="balance"), WAIT)
+    runtime = chat(Agent(double, tools=[tool(balance), *bank.tools()]), body=twice)
+    bank.stop = lambda: runtime.cancel("t")
+    asyncio.run(runtime.arun({"chat": [ASK]}, thread="t"))
+    runtime.run({"chat": [NEXT]}, thread="t")
+
+    assert said(runtime)[1:3] == ["assistant:  [b: balance]", "tool b: balance 98"]
+
+
+class Narrow(BaseModel):
+    chat: Annotated[list[UserMessage | AssistantMessage], append] = []
+
+
+def test_field_without_tool_messages_gets_the_partial_text() -> None:
+    class Talker:
+        profile = ModelProfile(name="talker")
+        calls = 0
+
+        async def invoke(self, request: Any) -> AgentReply:
+            return AgentReply(text="Done.")
+
+        async def stream(self, request: Any) -> Any:
+            self.calls += 1
+            if self.calls == 1:
+                yield AgentReply(tool_calls=(pay(),))
+                return
+            yield TextDelta(text="I have paid")
+            await asyncio.Event().wait()
+
+    async def say(state: Any, ctx: Context[Any]) -> dict[str, Any]:
+        return {"chat": [AssistantMessage(text=(await ctx.harness.run(state.chat)).text)]}
+
+    runtime = chat(Agent(Talker(), tools=Bank().tools()), Narrow, body=say)
+
+    async def read() -> None:
+        async for item in runtime.astream({"chat": [ASK]}, thread="t", modes=("messages",)):
+            if isinstance(item.item, TextDelta):
+                runtime.cancel("t")
+
+    asyncio.run(read())
+    runtime.run({"chat": [NEXT]}, thread="t")
+
+    assert said(runtime)[1] == "assistant: I have paid"
 
 
 def test_messages_to_a_working_agent_are_in_the_next_turn() -> None:
@@ -241,19 +362,24 @@ def test_messages_to_a_working_agent_are_in_the_next_turn() -> None:
     asyncio.run(runtime.arun({"chat": [ASK]}, thread="t"))
     runtime.run({"chat": [NEXT]}, thread="t")
 
-    assert said(runtime)[1:5] == ["assistant:  [a: pay]", "tool a: paid 5 to Ann", "user: In euros.", "user: And?"]
+    assert said(runtime)[1:4] == ["assistant:  [a: pay]", "tool a: paid 5 to Ann", "user: In euros."]
+    assert said(runtime)[4:7] == ["assistant:  [w: wait]", f"tool w: {UNKNOWN}", "user: And?"]
 
 
-def test_ids_that_a_provider_repeats_stay_unique() -> None:
+@pytest.mark.parametrize("id_", ["", "call_0"])
+def test_ids_that_a_provider_repeats_stay_unique(id_: str) -> None:
     bank = Bank()
-    double, sent = model(pay(""), pay("", "Bob"), WAIT)
+    again = ToolCall(id=id_, name="wait")
+    double, sent = model(pay(id_), "Paid.", AgentReply(tool_calls=(pay(id_, "Bob"), again, again)))
     runtime = chat(Agent(double, tools=bank.tools()))
-    bank.stop = lambda: runtime.cancel("t")
+    bank.stop = lambda: asyncio.get_running_loop().call_later(0.05, runtime.cancel, "t")
+    runtime.run({"chat": [ASK]}, thread="t")
     asyncio.run(runtime.arun({"chat": [ASK]}, thread="t"))
     runtime.run({"chat": [NEXT]}, thread="t")
 
     ids = [message.tool_call_id for message in runtime.state("t").values.chat if isinstance(message, ToolMessage)]
-    assert len(set(ids)) == 2
+    assert len(set(ids)) == 4
+    assert bank.paid == ["Ann", "Bob"]
     check_conversation(sent[-1])
 
 
@@ -272,7 +398,7 @@ def test_agent_that_took_over_and_agents_as_tools() -> None:
     lines = said(runtime)
     assert lines[1:3] == ["assistant:  [a: pay]", "tool a: paid 5 to Ann"]
     assert lines[3] == "assistant:  [t: transfer_to_desk]"
-    assert lines[5:8] == ["assistant:  [h: helper]", "tool h: Done.", "user: And?"]
+    assert lines[5:8] == ["assistant:  [h: helper]", "tool h: Done.", "assistant:  [w: wait]"]
     assert bank.paid == ["Ann", "Ida"]
 
 
@@ -319,6 +445,6 @@ def test_long_results_are_cut_as_for_models() -> None:
     asyncio.run(runtime.arun({"chat": [ASK]}, thread="t"))
     runtime.run({"chat": [NEXT]}, thread="t")
 
-    (result,) = [message for message in runtime.state("t").values.chat if isinstance(message, ToolMessage)]
+    result, _ = [message for message in runtime.state("t").values.chat if isinstance(message, ToolMessage)]
     assert result.text.endswith("x\n[cut: 10000 of 50000 characters are not shown]")
     assert isinstance(runtime.state("t").values.chat[1], AssistantMessage)

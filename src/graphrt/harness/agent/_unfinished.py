@@ -1,4 +1,4 @@
-"""The messages of a turn that was given up, from what its task recorded (decision 0183).
+"""The messages of a turn that was given up, from what its task recorded (decision 0325).
 
 While an agent works, its conversation exists in memory only; the journal has the replies of its models, the results of
 its tools, and the answers of people. If the task is abandoned, the conversation is put together from these, so that the
@@ -7,11 +7,13 @@ model of the next turn knows what was said and done.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, final
 
+from graphrt.commands import ERASED
 from graphrt.harness._reply_data import reply_from
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._long_results import cut
@@ -19,120 +21,194 @@ from graphrt.harness.agent._signals import message_of
 from graphrt.harness.agent._tool_calls import edited, kept, refused
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.messages import AssistantMessage, Message, ToolCall, ToolMessage
+from graphrt.harness.protocol import ModelResponse
 
 __all__ = ["Reply", "Turn"]
 
 _NO_RESULT: Final = "This call has no result: the turn was stopped. It is not known whether the call was carried out."
 _NOT_APPROVED: Final = "This call was not carried out: the turn was stopped before a person had approved it."
+_ERASED: Final = "This call was carried out, and its result was erased."
+_CHANGES_LOST: Final = "The turn was stopped: what this call had changed in the state of the program was given up."
+_SIGNAL: Final = re.compile(r"signal/(?P<path>[^/]+/)(?P<calls>\d+)\.(?P<nth>\d+)")
+"""Key of the question for a signal, of an agent run that no other agent began."""
 
 
 class Reply(NamedTuple):
-    """A recorded reply of a model to an agent."""
+    """A recorded reply of a model."""
 
     key: str
     """Key of the model call in the task."""
-    agent: str
-    """Name of the agent."""
+    agent: str | None
+    """Name of the agent, if it continues the conversation; None for other calls."""
     data: Mapping[str, Any]
     """The reply as plain data; see `harness._reply_data`."""
+    attempt: int
+    """Number of attempts of the task that had failed before."""
+
+    @property
+    def path(self) -> str:
+        """Path of the agent run that made the call."""
+        return self.key[: self.key.rfind("/") + 1]
+
+
+class _Exchange(NamedTuple):
+    """A reply to an agent that continues the conversation, and the records of its tool calls."""
+
+    reply: Reply
+    response: ModelResponse
+    keys: Sequence[str | None]
+    """Key of the result or of the question of each call; None for a call without either."""
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Turn:
     """What a task recorded about its agents. Keys identify calls and questions within the task."""
 
     replies: Sequence[Reply]
-    """The replies to agents that continue the conversation, in order."""
-    partial: Sequence[tuple[str, str]]
-    """The texts of replies that were cut off, in order, with the keys of their calls."""
+    """The replies of models, in order."""
+    partial: Sequence[str]
+    """The texts of replies that were cut off, in order."""
     results: Mapping[str, Any]
     """Results of effects, such as tool calls, by their keys."""
-    started: Collection[str]
-    """Keys of the effects of kind `once` that were started."""
     answers: Mapping[str, Any]
     """Answers to questions, and signals that were received, by the keys of the questions."""
     asked: Collection[str]
     """Keys of the questions without an answer."""
+    _said: set[str] = field(default_factory=set[str])
+    """Keys of the signals that are in the conversation already."""
 
-    def messages(self) -> Iterator[Message]:
-        """Yield the messages of the turn, in order.
+    def messages(self, ids: set[str]) -> Iterator[Message]:
+        """Yield the messages of the turn, in order, without the texts that were cut off.
 
-        A reply whose tool calls were not begun is left out: the agent repeats it if it is still wanted.
+        The last attempt counts, and of earlier ones the calls that were made and that it did not repeat.
+
+        Args:
+            ids: Ids of the tool calls of the conversation so far, to which those of the turn are added.
         """
-        numbers: Counter[str] = Counter()  # as `_host.number` counts equal tool calls
-        replies: Counter[str] = Counter()  # by the path of the agent run
-        for reply in self.replies:
-            path = _path(reply.key)
-            if path not in replies:
-                yield from self._signals(path, 0)
-            replies[path] += 1
-            yield from self._exchange(reply, numbers)
-            yield from self._signals(path, replies[path])
-        for key, text in self.partial:
-            if _path(key) not in replies:
-                yield from self._signals(_path(key), 0)
+        exchanges = self._exchanges()
+        last_attempt = max((exchange.reply.attempt for exchange in exchanges), default=0)
+        counts: Counter[str] = Counter()  # replies by the path of the agent run
+        for exchange in exchanges:
+            reply, response = exchange.reply, exchange.response
+            if not counts[reply.path]:
+                yield from self._signals(reply.path, 0)
+            counts[reply.path] += 1
+            is_last = exchange is exchanges[-1] and not self.partial
+            was_made = any(key in self.results for key in exchange.keys)
+            if was_made or (reply.attempt == last_attempt and (response.tool_calls or (is_last and response.text))):
+                yield from self._answered(exchange, ids)
+            yield from self._signals(reply.path, counts[reply.path])
+        others = {reply.path for reply in self.replies if reply.agent is None}
+        for key in self.answers:  # signals to runs that got no reply
+            match = _SIGNAL.fullmatch(key)
+            if match and match["path"] not in others:
+                yield from self._signals(match["path"], int(match["calls"]))
+
+    def cut_off(self) -> Iterator[Message]:
+        """Yield the texts that were cut off, as messages."""
+        for text in self.partial:
             yield AssistantMessage(text=text, partial=True)
 
-    def _exchange(self, reply: Reply, numbers: Counter[str]) -> Iterator[Message]:
-        """Yield a reply as a message, and the results of its tool calls."""
-        response = reply_from(reply.data, None, None)
+    def _exchanges(self) -> list[_Exchange]:
+        """Return the replies of the conversation with the keys of their calls; each key belongs to one call at most.
+
+        The last attempt is served first: it repeats calls of earlier ones, and found their results.
+        """
+        others = [call.id for reply in self.replies if reply.agent is None for call in _response(reply).tool_calls]
+        used: set[str] = set()
+        found: dict[int, _Exchange] = {}
+        for number, reply in sorted(enumerate(self.replies), key=lambda item: (-item[1].attempt, item[0])):
+            if reply.agent is not None:
+                response = _response(reply)
+                keys = [self._key(call, reply.agent, used, others) for call in response.tool_calls]
+                found[number] = _Exchange(reply, response, keys)
+        return [found[number] for number in sorted(found)]
+
+    def _key(self, call: ToolCall, agent: str, used: set[str], others: Collection[str]) -> str | None:
+        """Return the key of the result of a tool call, else of the question about it, and add it to *used*."""
+        name = f"tool/{call.name}/{of_arguments({'agent': (agent,), 'arguments': call.arguments})}#"
+        made = [
+            key for key in self.results if key.startswith(name) and key[len(name) :].isdecimal() and key not in used
+        ]
+        ids = [_call_of(self.results[key]) for key in made]
+        if call.id in ids:
+            found = made[ids.index(call.id)]
+        else:  # the agent renamed it, or made it in an earlier attempt, or a person gave its result
+            bases = dict.fromkeys(_base(key) for key in (*self.answers, *self.asked) if key.startswith(name))
+            rest = [key for key, id_ in zip(made, ids, strict=True) if id_ not in others]
+            found = next((key for key in (*rest, *bases) if key not in used), None)
+        if found is not None:
+            used.add(found)
+        return found
+
+    def _answered(self, exchange: _Exchange, ids: set[str]) -> Iterator[Message]:
+        """Yield a reply as a message, and the results of its tool calls, under ids that are unique in *ids*."""
+        calls: list[ToolCall] = []
         results: list[ToolMessage] = []
-        was_begun = False
-        for call in response.tool_calls:
-            result, begun = self._outcome(call, self._key(call, reply.agent, numbers))
-            results.append(result)
-            was_begun = was_begun or begun
-        if was_begun or (response.text and not results):
-            answered = zip(response.tool_calls, results, strict=True)
-            # Agents rename calls whose ids are not unique, and results have the new ids.
-            calls = tuple(replace(call, id=result.tool_call_id) for call, result in answered)
-            yield replace(response.message, tool_calls=calls)
-            yield from results
+        for call, key in zip(exchange.response.tool_calls, exchange.keys, strict=True):
+            result = self._result(call, key)
+            id_ = _unique(result.tool_call_id, ids)
+            calls.append(replace(call, id=id_))
+            results.append(replace(result, tool_call_id=id_))
+        yield replace(exchange.response.message, tool_calls=tuple(calls))
+        yield from results
 
-    def _key(self, call: ToolCall, agent: str, numbers: Counter[str]) -> str:
-        """Return the key of the effect of a tool call, as `Tooling` makes it."""
-        name = f"tool/{call.name}/{of_arguments({'agent': (agent,), 'arguments': call.arguments})}"
-        numbers[name] += 1
-        return f"{name}#{numbers[name]}"
-
-    def _outcome(self, call: ToolCall, key: str) -> tuple[ToolMessage, bool]:
-        """Return the result of a tool call for the model, and whether the call was begun or refused."""
-        answer: Any = next((self.answers[asked] for asked in list(self.answers)[::-1] if _is_about(asked, key)), None)
+    def _result(self, call: ToolCall, key: str | None) -> ToolMessage:
+        """Return the result of a tool call for the model."""
+        answer: Any = next((self.answers[asked] for asked in list(self.answers)[::-1] if _base(asked) == key), None)
         details: dict[str, Any] = answer if issubclass(type(answer), dict) else {}
         if answer is False or details.get("approve") is False or self.results.get(f"{key}/approved") is False:
             text = refused(call, str(details.get("reason") or "")).text
-            return ToolMessage(tool_call_id=call.id, text=text, error=True), True
-        if key not in self.results:
-            text = _NOT_APPROVED if any(_is_about(asked, key) for asked in self.asked) else _NO_RESULT
-            return ToolMessage(tool_call_id=call.id, text=text, error=True), key in self.started
+            return ToolMessage(tool_call_id=call.id, text=text, error=True)
+        if key is None or key not in self.results:
+            text = _NOT_APPROVED if any(_base(asked) == key for asked in self.asked) else _NO_RESULT
+            return ToolMessage(tool_call_id=call.id, text=text, error=True)
+        if self.results[key] is ERASED:
+            return ToolMessage(tool_call_id=call.id, text=_ERASED)
         stored = kept(call, self.results[key])
         text, changed = _as_sent(str(stored["text"])), details.get("arguments")
         if changed is not None and changed != call.arguments:
             text = edited(call, changed, text)
+        if stored.get("wrote") or stored.get("goto") is not None:
+            text = f"{text}\n{_CHANGES_LOST}"
         id_, content = stored.get("call", call.id), tuple(stored.get("content", ()))
-        return ToolMessage(tool_call_id=id_, text=text, content=content, error=bool(stored["error"])), True
+        return ToolMessage(tool_call_id=id_, text=text, content=content, error=bool(stored["error"]))
 
     def _signals(self, path: str, calls: int) -> Iterator[Message]:
-        """Yield the messages that were sent to the agent run *path* and received after *calls* model calls."""
-        place = f"{path}{calls}."
+        """Yield the messages that were sent to the agent run *path* and received after *calls* model calls, once."""
         for key, value in self.answers.items():
-            if key.startswith(f"signal/{place}"):
-                nth = key.rpartition(".")[2]
-                message = message_of(value, self.answers.get(f"pause/{place}{nth}"))
+            match = _SIGNAL.fullmatch(key)
+            if match and match["path"] == path and int(match["calls"]) == calls and key not in self._said:
+                self._said.add(key)
+                message = message_of(value, self.answers.get(f"pause/{key.removeprefix('signal/')}"))
                 if message is not None:
                     yield message
 
 
-def _path(key: str) -> str:
-    """Return the path of the agent run that made the model call *key*."""
-    return key[: key.rfind("/") + 1]
+def _response(reply: Reply) -> ModelResponse:
+    return reply_from(reply.data, None, None)
 
 
-def _is_about(asked: str, key: str) -> bool:
-    """Return whether the question *asked* is about the tool call *key*, for the first time or again."""
-    base, _, times = asked.rpartition("/")
-    return asked == key or (base == key and times.isdecimal())
+def _call_of(result: Any) -> Any:
+    """Return the id of the call that had a recorded *result*; None if it was erased, or if a person gave it."""
+    return result.get("call") if issubclass(type(result), dict) else None
+
+
+def _base(question: str) -> str:
+    """Return the key of the tool call that a question is about; a question that is asked again has a number."""
+    base, _, times = question.rpartition("/")
+    return base if times.isdecimal() else question
+
+
+def _unique(id_: str, ids: set[str]) -> str:
+    """Return *id_*, or another id if it is empty or among *ids*, and add it to them."""
+    unique, number = id_, len(ids)
+    while not unique or unique in ids:
+        number += 1
+        unique = f"{id_[:30] or 'call'}-{number}"
+    ids.add(unique)
+    return unique
 
 
 def _as_sent(text: str) -> str:
