@@ -234,7 +234,8 @@ def test_run_that_a_budget_ended_is_repeated(tmp_path: Path) -> None:
         assert found.same, found.sentence
 
 
-def test_cancelled_run_is_repeated(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_cancelled_run_is_repeated(tmp_path: Path, is_edited: bool) -> None:
     def one(_: State) -> Any:
         return {"notes": ["one"]}
 
@@ -247,6 +248,8 @@ def test_cancelled_run_is_repeated(tmp_path: Path) -> None:
     calls.clear()
     with Runtime(line(one, two, three), store="memory:", audit=AuditLog(tmp_path)) as runtime:
         assert runtime.run({"notes": []}, thread="t").status == "cancelled"
+        if is_edited:
+            runtime.update("t", {"notes": ["edit"]})
         assert runtime.retry("t").status == "completed"
         found = runtime.reexecute("t")
 
