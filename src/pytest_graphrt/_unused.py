@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeGuard, final
@@ -46,13 +46,19 @@ class _Unused:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._modules: list[pytest.Module] = []
+        self._marks: set[int] = set()
+        """The identities of the marks of routing tables that tests have."""
         self._rows: dict[str, str] = {}
-        """Maps the test ids of selected rows that were not checked yet to the location of their tables."""
+        """Maps the test ids of selected rows to the location of their tables."""
+        self._skipped_rows: Counter[str] = Counter()
+        """The number of skipped rows by the location of their tables."""
         self._failed: set[str] = set()
         self._tables: set[str] = set()
         """Tables without a test."""
-        self._part = any("::" in str(argument) for argument in config.args)
-        """Whether only some tests were selected, so that the others may use the remaining items."""
+        self._by_name = any("::" in str(argument) for argument in config.args)
+        """Whether tests were selected by their names."""
+        self._part = self._by_name
+        """Whether a test was left out, was skipped or failed, so that it may use the remaining items."""
         self._doubles: dict[str, list[Any]] = {}
         """Maps kind and place of a double to the first test that made it, a text about the unused items, and the number
         of tests that left some: the tests of a table make their doubles on the same line."""
@@ -61,21 +67,29 @@ class _Unused:
         self._cassettes: dict[str, dict[int, str]] = {}
         """Maps paths of cassettes to the recordings that no test has used so far."""
 
-    def pytest_collectstart(self, collector: pytest.Collector) -> None:
+    @pytest.hookimpl(wrapper=True, trylast=True)  # inside the wrapper of --lf, which drops tests from the report
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
         if isinstance(collector, pytest.Module):
             self._modules.append(collector)
+        tests = [node for node in report.result or () if isinstance(node, pytest.Item)]
+        self._marks.update(id(mark) for test in tests for mark in test.iter_markers("routes"))
+        return report
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        used = {id(mark) for item in items for mark in item.iter_markers("routes")}
-        for module in () if self._part else self._modules:
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._part = self._part or not report.passed
+
+    def pytest_collection_modifyitems(self) -> None:
+        for module in () if self._by_name else self._modules:
             for name, mark in _tables_of(vars(module).get("_obj")):
-                if id(mark) not in used:
+                if id(mark) not in self._marks:
                     self._tables.add(f"{module.nodeid}: the routing table at {name} belongs to no test")
         self._modules.clear()
 
-    def pytest_deselected(self, items: Iterable[pytest.Item]) -> None:
-        self._part = self._part or bool(list(items))
+    def pytest_deselected(self) -> None:
+        self._part = True  # also if the list is empty, as --lf gives it
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:
@@ -84,10 +98,11 @@ class _Unused:
                 self._rows[item.nodeid] = item.nodeid.rpartition("[")[0]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" and not report.skipped:
-            self._rows.pop(report.nodeid, None)
+        if report.skipped and report.nodeid in self._rows:
+            self._skipped_rows[self._rows[report.nodeid]] += 1
         if report.failed:
             self._failed.add(report.nodeid)
+        self._part = self._part or report.failed or report.skipped
         if report.when == "teardown" and (module := sys.modules.get(_MODULE)) is not None:
             self._kept = module.forget_used(self._kept)
 
@@ -126,17 +141,21 @@ class _Unused:
         for path, found in cassettes.items():
             self._unused_in(path, dict(found))
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        lines = [_line(double, *found) for double, found in self._doubles.items()]
+    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
+        # If a test did not run, or not to its end, it may use the recordings and the doubles outside tests.
+        whole = exitstatus == pytest.ExitCode.OK and not self._part
+        lines = [_line(double, *found) for double, found in self._doubles.items() if found[0] or whole]
         lines += sorted(self._tables)
-        if not self._part:  # other tests may use the rest
+        if whole:
             lines += [
                 f"{_short(path, self._config)}, line {line}: the recording of {text!r}"
                 for path, found in sorted(self._cassettes.items())
                 for line, text in sorted(found.items())
             ]
-        skipped = Counter(self._rows.values())
-        lines += [f"{table}: {number} rows of its routing table were not checked" for table, number in skipped.items()]
+        lines += [
+            f"{table}: {number} rows of its routing table were not checked"
+            for table, number in self._skipped_rows.items()
+        ]
         if not lines:
             return
         terminalreporter.write_sep("=", "unused by any test")

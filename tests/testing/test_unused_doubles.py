@@ -135,10 +135,39 @@ def test_kept_doubles_are_looked_at_once_until_the_end(monkeypatch: pytest.Monke
     assert looks == ["kept", "used", "later"]
 
 
-def test_recordings_are_not_checked_when_only_some_tests_run(recorded: Path) -> None:
-    _, output = run_pytest(recorded, "-q", "test_it.py::test_one_recording", test_it=SUITE)
+@pytest.mark.parametrize(
+    ("selected", "change"),
+    [
+        (["test_it.py::test_one_recording"], ""),
+        (["-k", "one_recording"], ""),
+        ([], "def test_that_fails(): assert 0"),
+        ([], "def test_that_stops(): raise KeyboardInterrupt"),
+        ([], "@pytest.mark.skip\ndef test_skipped(): pass"),
+        ([], "import pytest; pytest.skip(allow_module_level=True)"),
+    ],
+    ids=["named", "deselected", "failed", "stopped", "skipped", "module-skipped"],
+)
+def test_recordings_and_shared_doubles_are_not_listed_unless_all_tests_passed(
+    recorded: Path, selected: list[str], change: str
+) -> None:
+    """Otherwise a user deletes recordings that another test uses."""
+    files = {"test_other": change} if change.startswith("import") else {}
+    _, output = run_pytest(recorded, "-q", *selected, test_it=SUITE + ("" if files else change), **files)
 
-    assert summary(output) == ["ScriptedModel at test_it.py:12: item 1: reply 'shared'"]
+    assert "asked.cassette" not in output
+    assert "'shared'" not in output
+
+
+def test_recordings_and_tables_are_not_listed_if_only_failed_tests_ran(recorded: Path) -> None:
+    suite = SUITE + TABLES.replace("def check_routes", "def test_more_routes")
+    options = ("-q", "-p", "cacheprovider")
+    _, first = run_pytest(recorded, *options, test_it=suite.replace('ask("one")', 'ask("one"); assert 0'))
+    code, output = run_pytest(recorded, *options, "--lf", test_it=suite)
+
+    assert code == 0
+    assert "1 failed" in first
+    assert "1 passed" in output
+    assert "unused by any test" not in output
 
 
 def test_unchecked_rows_of_routing_tables_are_listed(tmp_path: Path) -> None:
