@@ -10,6 +10,7 @@ import importlib.util
 import re
 import runpy
 import sys
+from dataclasses import dataclass
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from graphrt.audit import AuditLog, generate_key
 from graphrt.errors import GraphrtError, InputError, NodeError
 from graphrt.stores import SqliteStore, open_store
 from graphrt.testing import case_of, replay_case
-from graphrt.testing.written_tests import literal
+from graphrt.testing.written_tests import literal, plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -228,6 +229,27 @@ def test_thread_with_a_keyed_audit_log_needs_no_key(tenant, module, tmp_path):
         run_test(case_of(runtime, "order-17", to=tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"to": "case_program.py/test_x.py"}, r"The file '.*test_x.py' cannot be written: .*case_program.py"),
+        ({"to": None}, "The path of a file was expected, not None"),
+        ({"graph": open}, "graph= of case_of.. cannot be .*\n.*graph='module:variable'"),
+    ],
+)
+def test_wrong_places_are_refused(options, message, simple, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=message):
+        case_of(simple, "order-17", **options)
+
+
+def test_text_that_ends_in_a_slash_is_a_folder(simple, tmp_path):
+    path = case_of(simple, "order-17", to=f"{tmp_path}/new/cases/")
+
+    assert path.parent == tmp_path / "new" / "cases"
+    assert path.name.startswith("test_")
+
+
 def test_graph_that_is_not_in_a_module_is_refused(module, tmp_path, monkeypatch):
     program = PROGRAMS["router"]
     loaded = module(program.text(program.whole) + "\n\ndef make():\n    return graph\n", tmp_path)
@@ -337,3 +359,22 @@ def test_arguments_of_a_wrong_type_are_refused(simple, tmp_path):
 
 def test_sets_are_written_in_one_order_in_every_process() -> None:
     assert literal({"tags": set("hgfedcba")}) == "{'tags': {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'}}"
+
+
+@dataclass(frozen=True)
+class _Price:
+    cents: int
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({_Price(3), _Price(2)}, "[{'cents': 2}, {'cents': 3}]"),
+        ({frozenset("ba"), frozenset("c")}, "[{'a', 'b'}, {'c'}]"),
+        ({(1, _Price(2))}, "[(1, {'cents': 2})]"),
+        ({_Price(2): "two", (1, 2): "tuple"}, """{"{'cents': 2}": 'two', (1, 2): 'tuple'}"""),
+    ],
+)
+def test_members_and_keys_that_become_unhashable_have_a_literal_form(value, text):
+    assert literal(value) == text
+    assert plain(eval(text)) == plain(value)

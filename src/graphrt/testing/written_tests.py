@@ -25,7 +25,8 @@ _WIDTH: Final = 100
 def plain(value: Any) -> Any:
     """Return *value* as data with a literal form: models and dataclasses as dicts, other values as in JSON.
 
-    Equal values give equal data, in every process.
+    Equal values give equal data, in every process. A set whose items become dicts, lists or sets is a sorted list, and a
+    key that becomes one is its source text.
     """
     kind: Any = value.__class__
     if kind in _SCALARS:
@@ -33,13 +34,14 @@ def plain(value: Any) -> Any:
     if kind is float:
         return value if math.isfinite(value) else repr(value)
     if issubclass(kind, Mapping):
-        return {plain(key): plain(item) for key, item in value.items()}
+        return {_key(key): plain(item) for key, item in value.items()}
     if kind is list:
         return [plain(item) for item in value]
     if issubclass(kind, tuple):
         return tuple(plain(item) for item in value)
     if issubclass(kind, set | frozenset):
-        return {plain(item) for item in value}
+        items = [plain(item) for item in value]
+        return set(items) if all(map(_is_hashable, items)) else sorted(items, key=literal)
     fields = getattr(kind, "__dataclass_fields__", None) or getattr(kind, "model_fields", None)
     if fields is not None:
         return {name: plain(getattr(value, name)) for name in fields}
@@ -47,6 +49,16 @@ def plain(value: Any) -> Any:
 
     # A value without such a form is represented by its class, because an object's repr may contain its address.
     return to_jsonable_python(value, fallback=lambda other: f"<{type(other).__qualname__}>")
+
+
+def _key(key: Any) -> Any:
+    data = plain(key)
+    return data if _is_hashable(data) else literal(data)
+
+
+def _is_hashable(data: Any) -> bool:
+    """Return whether plain *data* can be in a set."""
+    return all(map(_is_hashable, data)) if data.__class__ is tuple else data.__class__ not in (dict, list, set)
 
 
 @final

@@ -7,6 +7,7 @@ holds the fork.
 from __future__ import annotations
 
 import io
+import os
 from contextlib import nullcontext
 from dataclasses import fields
 from importlib import import_module
@@ -14,10 +15,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from graphrt._arguments import checked_path
 from graphrt.errors import a_type, describe_error, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.recorded_runs import GRAPH_NOT_IMPORTABLE
-from graphrt.errors._codes.stores import PATH_EXISTS
+from graphrt.errors._codes.stores import CANNOT_WRITE_FILE, PATH_EXISTS
 from graphrt.errors._codes.threads import ENTRY_OF_OLDER_GRAPH
 from graphrt.graph import CompiledGraph
 from graphrt.harness.budget import Budget
@@ -56,8 +58,8 @@ def case_of(
         at: The entry before the step: the `seq` of a snapshot of `history(thread)`. None uses the last step.
         graph: Where the test imports the graph from: `module:variable`, or `module:function()` if a function returns
             it. None looks for a variable of an imported module that holds it.
-        to: The file to write, or an existing folder, where it is named after node, thread and entry. Missing parent
-            folders of a file are made.
+        to: The file to write, or a folder, where it is named after node, thread and entry: an existing one, or a text
+            that ends in `/`. Missing folders are made.
         overwrite: Whether an existing file may be replaced. One with the same content is not an obstacle.
         decrypted: Whether values of an encrypted store may be written in plain.
 
@@ -65,14 +67,15 @@ def case_of(
         The path of the file.
 
     Raises:
-        InputError: There is no such thread, no superstep follows *at*, the graph cannot be imported, the file exists,
-            or the store keeps encrypted values (`export-decrypted`). Or a node that ran is gone from the graph
-            (`graph-changed`).
+        InputError: There is no such thread, no superstep follows *at*, the graph cannot be imported, the file exists
+            (`path-exists`) or cannot be written (`bad-path`), or the store keeps encrypted values (`export-decrypted`).
+            Or a node that ran is gone from the graph (`graph-changed`).
     """
     unchecked: Any = runtime
     if not isinstance(unchecked, Runtime):
         raise INVALID_ARGUMENT(argument="The runtime of case_of()", value=unchecked, wanted="the Runtime of the thread")
     module, name = _home(runtime.graph, graph)
+    place = checked_path(to)
     step = recorded(runtime, thread, at)
     missing = [node for node in step.nodes if node not in runtime.graph.nodes]
     if missing:
@@ -93,8 +96,8 @@ def case_of(
         state=plain(runtime.state(thread, at=step.at).values),
         text=_archive.encode(fork),
     )
-    path = Path(to)
-    if path.is_dir():
+    path = Path(place)
+    if path.is_dir() or place.endswith(("/", os.sep)):
         path /= f"test_{slug('_'.join([*step.nodes[:3], thread]))}_{step.at}.py"
     _write(path, source(about, step), overwrite=overwrite)
     return path
@@ -136,14 +139,17 @@ def _short_repr(budget: Budget) -> str:
     return f"Budget({', '.join(f'{field.name}={value!r}' for field, value in options if value != field.default)})"
 
 
-def _home(graph: CompiledGraph[Any, Any, Any], location: str | None) -> tuple[str, str]:
+def _home(graph: CompiledGraph[Any, Any, Any], location: Any) -> tuple[str, str]:
     """Return the module and the name under which the test finds the graph.
 
     Raises:
         InputError: No imported module has it, or *location* leads to something else.
     """
-    if location is not None:
+    if isinstance(location, str):
         return _named(graph, location)
+    if location is not None:
+        wanted = "the place of the graph as a text: graph='module:variable'"
+        raise INVALID_ARGUMENT(argument="graph= of case_of()", value=location, wanted=wanted)
     home = home_of(graph)
     if home is None:
         raise GRAPH_NOT_IMPORTABLE(graph_name=graph.name, problem="no variable of an imported module holds it")
@@ -172,7 +178,10 @@ def _named(graph: CompiledGraph[Any, Any, Any], location: str) -> tuple[str, str
 
 
 def _write(path: Path, text: str, *, overwrite: bool) -> None:
-    if path.exists() and not overwrite and path.read_text(encoding="utf-8") != text:
-        fix = "Pass another path as to=, or overwrite=True if its other content is not needed."
-        raise PATH_EXISTS(kind="file", file=str(path), fix=fix)
-    write_whole(path, text)
+    try:
+        if path.exists() and not overwrite and path.read_bytes() != text.encode():
+            fix = "Pass another path as to=, or overwrite=True if its other content is not needed."
+            raise PATH_EXISTS(kind="file", file=str(path), fix=fix)
+        write_whole(path, text)
+    except OSError as error:  # for instance, a parent is a file
+        raise CANNOT_WRITE_FILE(file=str(path), reason=describe_error(error)) from error
