@@ -172,6 +172,56 @@ def test_deps_and_harness_of_the_run_are_named_in_the_file(module, tmp_path):
     run_test(path)
 
 
+@pytest.mark.parametrize(
+    "read", ["now", "datetime.fromtimestamp(now, UTC).isoformat()", "[{'at': now}, 'text', 2.5, '2026-01-01']"]
+)
+def test_clock_shows_the_time_that_a_node_wrote(read, module, tmp_path):
+    source = f"""
+    from datetime import UTC, datetime
+    from time import sleep
+
+    def stamp(state: dict[str, Any], ctx: Context) -> Any:
+        now = ctx.now()
+        sleep(0.001)  # the end of the step is another time
+        return {{"topic": {read}}}
+
+    graph = line(stamp, state=te.TypedDict("Stamped", {{"topic": Any}}))
+    """
+    loaded = module(HEAD + dedent(source), tmp_path)
+    with SqliteStore(tmp_path / "runs.db") as store, Runtime(loaded.graph, store=store) as runtime:
+        runtime.run({"topic": ""}, thread="order-17")
+        path = case_of(runtime, "order-17", to=tmp_path)
+
+    run_test(path)
+    assert "clock=lambda: ..." in path.read_text()
+
+
+@pytest.mark.parametrize("has_home", [True, False])
+def test_agent_that_was_the_harness_is_passed_again(has_home, module, tmp_path):
+    source = """
+    agent = Agent(ScriptedModel(["three"]), name="seller", system="Be brief.")
+
+    async def ask(state: State, ctx: Context) -> Any:
+        return {"notes": [(await ctx.harness.run("How much?")).text]}
+
+    graph = line(ask)
+    """
+    loaded = module(HEAD + dedent(source), tmp_path)
+    agent = loaded.agent
+    if not has_home:
+        del loaded.agent
+    with SqliteStore(tmp_path / "runs.db") as store, Runtime(loaded.graph, store=store, harness=agent) as runtime:
+        to_the_end(runtime)
+        path = case_of(runtime, "order-17", to=tmp_path)
+
+    if not has_home:
+        place = "HARNESS: Any = None  # the run had the Agent 'seller' here: give the test the same one"
+        assert place in path.read_text()
+        loaded.agent = agent
+        path.write_text(path.read_text().replace(place, "from case_program import agent\n\nHARNESS: Any = agent"))
+    run_test(path)
+
+
 def test_result_finds_tasks_by_id_and_node(module, tmp_path):
     program = PROGRAMS["fan-out and Command"]
     loaded = module(program.text(program.whole), tmp_path)

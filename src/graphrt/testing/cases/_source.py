@@ -27,6 +27,10 @@ class Source:
     """Class of the run's `deps`; None without."""
     harness: bool
     """Whether the run had a harness."""
+    agent: str | None
+    """Name of the agent that was the harness; None if it was not an agent."""
+    agent_home: tuple[str, str] | None
+    """Module that has this agent, and its name there; None if no imported module has it."""
     budget: str | None
     """The run's budget as source text; None without."""
     state: Mapping[str, Any]
@@ -46,7 +50,13 @@ def source(about: Source, step: Recorded) -> str:
         deps = f"DEPS: {test.use('typing', 'Any')} = None"
         before.append(f"{deps}  # the run had a {about.deps} here: give the test a double of it")
         options.append("deps=DEPS")
-    if about.harness:
+    if about.agent is not None:
+        # Its recorded replies answer the requests of an agent with the same name, prompt and tools.
+        if about.agent_home is None:
+            harness = f"HARNESS: {test.use('typing', 'Any')} = None"
+            before.append(f"{harness}  # the run had the Agent {about.agent!r} here: give the test the same one")
+        options.append(f"harness={'HARNESS' if about.agent_home is None else test.use(*about.agent_home)}")
+    elif about.harness:
         options.append(f"harness={test.use('graphrt', 'MockHarness')}([])")
     if about.budget:
         test.use("graphrt", "Budget")
@@ -118,6 +128,9 @@ def _docstring(about: Source, step: Recorded) -> str:
         "",
         "The state before the step:",
         *(f"    {name}: {one_line(value)}" for name, value in about.state.items()),
+        "",
+        f"The clock shows {step.time!r}: the journal does not have what `ctx.now()` returned. If the step made something",
+        "else of the time, pass the time that it had, replay_case(..., clock=lambda: ...), or do not compare these values.",
     ]
     if step.replies:
         lines += ["", "Recorded, and given to the step again:"]

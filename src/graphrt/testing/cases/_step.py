@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
+from graphrt._arguments import is_list, is_mapping
 from graphrt.errors import InputError
 from graphrt.errors._codes.arguments import ARGUMENT_OUT_OF_BOUNDS
 from graphrt.events import (
@@ -38,7 +41,7 @@ class Recorded:
     at: int
     """The entry before it."""
     time: float
-    """When it ended, in seconds since the epoch."""
+    """Time for the clock of the test, in seconds since the epoch: the one that the nodes wrote, or else the end."""
     run: str
     """Id of its run."""
     nodes: Sequence[str]
@@ -76,12 +79,16 @@ def recorded(runtime: Runtime[Any, Any], thread: str, at: int | None) -> Recorde
     ended = isinstance(part[-1].event, SuperstepCommitted)
     questions = () if ended else [question.payload for question in runtime.state(thread).interrupts]
     failed = [entry.event for entry in part if not entry.path and isinstance(entry.event, RunFailed)]
+    step = step_in(part, questions)
+    began = next((entry.at for entry in reversed(part) if isinstance(entry.event, InterruptAnswered)), None)
+    if began is None:
+        began = next((entry.at for entry in reversed(entries) if entry.seq <= before), part[0].at)
     return Recorded(
         at=before,
-        time=part[-1].at,
+        time=_time(step, began, part[-1].at),
         run=part[-1].run,
         nodes=list(dict.fromkeys(runtime.state(thread, at=before).next)),
-        step=step_in(part, questions),
+        step=step,
         error=f"{failed[-1].error}: {failed[-1].message}" if failed and not ended else None,
         replies=list(_replies(part)),
     )
@@ -93,6 +100,30 @@ def _nothing_after(seq: Any, thread: str, known: str) -> InputError:
         wanted="the seq of a snapshot of history(thread), after which the step ran",
         known=known,
     )
+
+
+def _time(step: ReplayedStep, began: float, ended: float) -> float:
+    """Return the time for the clock of the test.
+
+    The journal does not have what `ctx.now()` returned (R13). If the nodes wrote exactly one time between *began* and
+    *ended*, it is that time, which they probably read; else it is *ended*.
+    """
+    written = {
+        time for task in step.values() for update in task.updates for time in _times(update) if began <= time <= ended
+    }
+    return written.pop() if len(written) == 1 else ended
+
+
+def _times(data: Any) -> Iterator[float]:
+    """Yield the possible times in *data*, in seconds since the epoch: floats, and texts in the form of ISO 8601."""
+    if data.__class__ is float:
+        yield data
+    elif data.__class__ is str:
+        with suppress(ValueError, OverflowError, OSError):
+            yield datetime.fromisoformat(data).timestamp()
+    elif is_mapping(data) or is_list(data):
+        for item in data.values() if is_mapping(data) else data:
+            yield from _times(item)
 
 
 def _parts(entries: list[Entry], begins: list[int]) -> list[tuple[int, list[Entry]]]:

@@ -100,13 +100,15 @@ class ReplayedStep(Mapping[str, ReplayedTask]):
 def replay_case(graph: CompiledGraph[Any, Any, Any], case: str, **options: Unpack[RuntimeOptions]) -> ReplayedStep:
     """Run the step of *case* again, and return its effects.
 
-    The step gets its recorded state, model replies, tool results, results of `ctx.effect`, answers, clock and random
-    numbers. Anything not recorded is done for real, except requests to models, which are refused.
+    The step gets its recorded state, model replies, tool results, results of `ctx.effect`, answers and random numbers.
+    What `ctx.now()` returned is not recorded, so the clock shows a time of the step. Anything not recorded is done for
+    real, except requests to models, which are refused.
 
     Args:
         graph: The current version of the graph.
         case: The text that `case_of` wrote.
-        options: Further options of `Runtime`, such as `deps=`, `harness=` and `models=`.
+        options: Further options of `Runtime`, such as `deps=`, `harness=`, `models=` and `clock=`. If the harness was an
+            agent, pass the same one: its recorded replies answer requests of its name, prompt and tools.
 
     Raises:
         InputError: *case* is not the text of a case (`bad-case`), or belongs to another graph (`other-graph`,

@@ -86,12 +86,16 @@ def case_of(
             has=f"nodes {names(runtime.graph.nodes)}",
         )
     fork = _fork(runtime, thread, step, decrypted=decrypted)
+    harness = runtime.harness
+    is_agent = hasattr(harness, "__graphrt_drive__")
     about = Source(
         thread=thread,
         module=module,
         name=name,
         deps=None if runtime.deps is None else f"{type(runtime.deps).__module__}.{type(runtime.deps).__qualname__}",
-        harness=runtime.harness is not None,
+        harness=harness is not None,
+        agent=harness.name if is_agent else None,
+        agent_home=home_of(harness) if is_agent else None,
         budget=None if runtime.budget is None else _short_repr(runtime.budget),
         state=plain(runtime.state(thread, at=step.at).values),
         text=_archive.encode(fork),
