@@ -11,7 +11,7 @@ from tests.testing.support import State, asking, report, reported, research
 
 from graphrt import START, Context, GraphBuilder, MockHarness
 from graphrt.errors import InputError
-from graphrt.harness import ScriptedModel, ToolCall
+from graphrt.harness import AssistantMessage, ModelRequest, ScriptedModel, ToolCall
 from graphrt.testing import golden_divergence, golden_trace, record
 
 # -- a difference is explained -----------------------------------------------------------------------------------
@@ -111,6 +111,29 @@ def test_longer_list_is_shown_with_its_lengths() -> None:
         "    found     'and more'\n"
         "    update.notes has 2 items, not 1"
     )
+
+
+@pytest.mark.parametrize(("one", "other"), [(True, 1), (1, 1.0), (False, 0.0)])
+def test_bool_int_and_float_are_different(one: Any, other: Any) -> None:
+    def of(value: Any) -> str:
+        return golden_trace(record(asking(), {}).resume([value]))
+
+    difference = golden_divergence(of(one), of(other))
+    assert difference is not None
+    assert f"answer[0]\n    expected  {json.dumps(one)}\n    found     {json.dumps(other)}" in difference
+
+
+def test_requests_that_differ_only_in_bool_and_int_are_different() -> None:
+    def of(*values: Any) -> str:
+        calls = [ToolCall(id="c1", name="price", arguments={"full": value}) for value in values]
+        turns = [AssistantMessage(tool_calls=[call]) for call in calls]
+        requests = [ModelRequest(messages=[turn] * number) for number, turn in enumerate(turns, 1)]
+        return golden_trace(record(research(), {}), requests=requests)
+
+    assert '"continues": 1' in of(1, 1)
+    for found in (of(1, True), of(True, 1)):
+        assert '"continues": 1' not in found
+        assert golden_divergence(of(1, 1), found) is not None
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from graphrt.testing.golden._values import is_equal
+
 _WIDTH: Final = 100
 _BEFORE: Final = 30
 """Number of characters shown before the first difference of two texts."""
@@ -64,7 +66,7 @@ def shown(value: Any, width: int = _WIDTH) -> str:
 
 
 def _same(left: Any, right: Any) -> bool:
-    return left is not _MISSING and right is not _MISSING and left == right
+    return left is not _MISSING and right is not _MISSING and is_equal(left, right)
 
 
 def _below(path: str, name: str) -> str:

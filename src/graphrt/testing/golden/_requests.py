@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -11,7 +10,7 @@ from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.events import Entry, InterruptRaised, TaskFailed, TaskRetried, TaskSucceeded
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.request import ModelRequest
-from graphrt.testing.golden._values import compact, plain
+from graphrt.testing.golden._values import as_json, compact, is_equal, plain
 
 UNNAMED: Final = "model"
 """Name of the agent for requests that are given without a name."""
@@ -104,7 +103,7 @@ def folded(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
         changed = {
             name: request.get(name)
             for name in {**before, **request}
-            if name != "messages" and request.get(name) != before.get(name)
+            if name != "messages" and not is_equal(request.get(name), before.get(name))
         }
         rest = messages[len(before["messages"]) :]
         lines.append({**head, "continues": number, **changed, "messages": rest})
@@ -131,10 +130,5 @@ def unfolded(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return requests
 
 
-def as_json(data: Any) -> str:
-    """Return *data* as canonical JSON: equal data gives equal text."""
-    return json.dumps(data, ensure_ascii=False, sort_keys=True)
-
-
 def _begins(messages: list[Any], before: list[Any]) -> bool:
-    return 0 < len(before) < len(messages) and messages[: len(before)] == before
+    return 0 < len(before) < len(messages) and is_equal(messages[: len(before)], before)

@@ -67,7 +67,7 @@ def _container(value: Any, kind: Any, depth: int) -> Any:
         return [_plain(item, depth) for item in value]
     if issubclass(kind, set | frozenset):
         # The order of a set of texts differs between processes.
-        return sorted((_plain(item, depth) for item in value), key=_json)
+        return sorted((_plain(item, depth) for item in value), key=as_json)
     if hasattr(kind, "__dataclass_fields__"):
         own = kind.__module__.startswith("graphrt.")
         values = compact(value) if own else {field.name: getattr(value, field.name) for field in fields(value)}
@@ -84,7 +84,7 @@ def _container(value: Any, kind: Any, depth: int) -> Any:
 
 
 def _key(key: Any, depth: int) -> str:
-    return _text(key) if key.__class__ is str else _json(_plain(key, depth))
+    return _text(key) if key.__class__ is str else as_json(_plain(key, depth))
 
 
 def _text(value: str) -> str:
@@ -92,8 +92,14 @@ def _text(value: str) -> str:
     return _ADDRESS.sub(" at 0x...", value).encode("utf-8", "backslashreplace").decode()
 
 
-def _json(data: Any) -> str:
+def as_json(data: Any) -> str:
+    """Return *data* as canonical JSON: equal data gives equal text."""
     return json.dumps(data, ensure_ascii=False, sort_keys=True)
+
+
+def is_equal(left: Any, right: Any) -> bool:
+    """Return whether two pieces of JSON data are equal. Unlike in Python, `true`, `1` and `1.0` are different."""
+    return bool(left == right) and as_json(left) == as_json(right)  # first the cheap test, which ends early
 
 
 def _bounded(data: Any) -> tuple[Any, int]:
@@ -110,7 +116,7 @@ def _bounded(data: Any) -> tuple[Any, int]:
         bounded = [part[0] for part in parts]
     else:
         return data, len(str(data))
-    return (bounded, size) if size <= LONGEST_VALUE else (_shortened(_json(data)), _SHOWN)
+    return (bounded, size) if size <= LONGEST_VALUE else (_shortened(as_json(data)), _SHOWN)
 
 
 def _shortened(text: str) -> str:

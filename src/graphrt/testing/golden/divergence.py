@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from typing import Any, Final, TypeAlias
 
 from graphrt.testing.golden._differences import Difference, first_difference, shown
-from graphrt.testing.golden._requests import as_json
+from graphrt.testing.golden._values import as_json, is_equal
 from graphrt.testing.golden.trace import Trace, read_trace
 
 _FOLLOWING: Final = 2
@@ -51,7 +51,7 @@ def _in_events(wanted: list[_Event], actual: list[_Event], *, usage: bool, hint:
     for alike in (_without_usage, _whole) if usage else (_without_usage,):
         for at in range(max(len(wanted), len(actual))):
             left, right = (side[at] if at < len(side) else None for side in (wanted, actual))
-            if left is None or right is None or alike(left) != alike(right):
+            if left is None or right is None or not is_equal(alike(left), alike(right)):
                 return _explained(wanted[at:], actual[at:], alike, _nodes(wanted, actual, at), hint=hint)
     return None
 
@@ -162,7 +162,10 @@ def _first_unequal(
 ) -> tuple[int | None, int | None] | None:
     """Return the positions of the first two different requests, None for a missing one; None if all are equal."""
     if not any_order:
-        at = next((at for at, (left, right) in enumerate(zip(wanted, actual, strict=False)) if left != right), None)
+        at = next(
+            (at for at, (left, right) in enumerate(zip(wanted, actual, strict=False)) if not is_equal(left, right)),
+            None,
+        )
         if at is None and len(wanted) == len(actual):
             return None
         at = min(len(wanted), len(actual)) if at is None else at
@@ -170,7 +173,7 @@ def _first_unequal(
     rest = list(range(len(actual)))
     missing: list[int] = []
     for at, request in enumerate(wanted):
-        same = next((place for place in rest if actual[place] == request), None)
+        same = next((place for place in rest if is_equal(actual[place], request)), None)
         if same is None:
             missing.append(at)
         else:
