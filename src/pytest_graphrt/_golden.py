@@ -22,6 +22,9 @@ _FOLDER: Final = "goldens"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.,=+@\[\]-]")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.=+@-]{1,60}")
 _LONGEST: Final = 100
+_TRACE: Final = ".json"
+_WIRE: Final = ".txt"
+"""Suffixes of the files."""
 _USES: Final = pytest.StashKey["_Uses"]()
 _ATTRIBUTE: Final = "graphrt_golden"
 """Attribute of reports by which xdist workers report to the main process."""
@@ -74,7 +77,7 @@ def graphrt_golden(request: pytest.FixtureRequest) -> CheckGolden:
         from graphrt.testing import golden_trace, golden_wire
 
         found = golden_trace(run, requests=requests) if wire is None else golden_wire(run, wire, shows=shows)
-        path = _path(request.node, name, ".json" if wire is None else ".txt")
+        path = _path(request.node, name, _TRACE if wire is None else _WIRE)
         if str(path).lower() in map(str.lower, uses.asked):
             pytest.fail(
                 f"The test compares two runs with one golden trace, {_shown(request.config, path)}.\n"
@@ -142,7 +145,7 @@ def _difference(path: Path, found: str) -> str | None:
     from graphrt.testing import golden_divergence
     from graphrt.testing.golden.wire import wire_divergence
 
-    differs = wire_divergence if path.suffix == ".txt" else golden_divergence
+    differs = wire_divergence if path.suffix == _WIRE else golden_divergence
     return differs(path.read_text(encoding="utf-8"), found)
 
 
@@ -231,4 +234,5 @@ class _Summary:
         if self._partial:
             return []
         folders = [Path(file).parent / _FOLDER / Path(file).stem for file, passed in self._modules.items() if passed]
-        return sorted(path for folder in folders for path in folder.glob("*.json") if str(path) not in self._asked)
+        files = [path for folder in folders for path in folder.glob("*") if path.suffix in (_TRACE, _WIRE)]
+        return sorted(path for path in files if str(path) not in self._asked)

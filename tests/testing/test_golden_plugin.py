@@ -160,12 +160,14 @@ def test_the_order_of_tests_does_not_matter(up_to_date: Path) -> None:
 def test_unused_files_are_listed_but_not_deleted(up_to_date: Path) -> None:
     suite = up_to_date
     fewer = TESTS.replace('["again", "end"]', '["again"]')
+    (suite / "goldens/test_flow/test_wire.txt").write_text("data: {}\n")
     for options in (("-k", "kind"), ("-k", "kind", "-p", "xdist", "-n", "2"), ("test_flow.py::TestNames",), ()):
         code, text = run_pytest(suite, "-q", "--graphrt-update", *options, test_flow=fewer)
         assert code == 0, text
         assert ("no test asked for" in text) is (options == ())
     assert "no test asked for goldens/test_flow/test_kind[end].json: delete it if it is not needed" in text
-    assert list(goldens(suite)) == FILES
+    assert "no test asked for goldens/test_flow/test_wire.txt: " in text
+    assert list(goldens(suite)) == [*FILES, "test_wire"]
 
 
 def test_files_are_not_listed_if_only_failed_tests_ran(up_to_date: Path) -> None:
