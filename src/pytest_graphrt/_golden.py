@@ -216,6 +216,11 @@ class _Summary:
         self._partial = self._partial or said["partial"]
         self._modules[said["file"]] = self._modules.get(said["file"], True) and report.passed
 
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        if not ended or session.shouldfail or session.shouldstop:  # interrupted, or -x: not all tests ran
+            self._partial = True
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         unused = self._unused()
         if not self._asked and not unused:

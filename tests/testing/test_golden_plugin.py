@@ -181,6 +181,13 @@ def test_files_are_not_listed_if_only_failed_tests_ran(up_to_date: Path) -> None
     assert "no test asked for" not in text
 
 
+def test_files_are_not_listed_if_the_session_was_interrupted(up_to_date: Path) -> None:
+    stops = TESTS.replace("class TestNames", "def test_stops():\n    raise KeyboardInterrupt\n\nclass TestNames")
+    _, text = run_pytest(up_to_date, "-q", "--graphrt-update", test_flow=stops)
+    assert "0 written, 2 unchanged" in text
+    assert "no test asked for" not in text
+
+
 def test_files_of_a_module_with_a_skipped_test_are_not_listed(up_to_date: Path) -> None:
     suite = up_to_date
     skipped = TESTS.replace("def test_kind(graphrt_golden, kind):\n", "def test_kind(kind):\n    pytest.skip()\n")
