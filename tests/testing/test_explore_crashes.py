@@ -202,6 +202,17 @@ def test_options_that_are_no_function_to_a_mapping_are_refused(search: Any, opti
         search(chain(quiet), {"notes": []}, options=options)
 
 
+async def answer(_: Any) -> str:
+    return "yes"
+
+
+@pytest.mark.parametrize("search", [explore_crashes, explore_forks, explore_schedules, explore_routes])
+@pytest.mark.parametrize("answers", ["yes", {"go?": "yes"}, True, answer])
+def test_answers_that_are_neither_a_list_nor_a_sync_function_are_refused(search: Any, answers: Any) -> None:
+    with pytest.raises(InputError, match=r"answers= cannot be .*\n.*answers=\['yes'\], or a sync function"):
+        search(chain(quiet), {"notes": []}, answers=answers)
+
+
 @pytest.mark.parametrize("search", [explore_crashes, explore_forks, explore_schedules])
 def test_model_call_without_a_reply_is_an_error_and_no_case_is_tried(search: Any) -> None:
     async def asks(_: Any, ctx: Context) -> Any:

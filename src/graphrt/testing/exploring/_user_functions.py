@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar, final
 
-from graphrt._arguments import is_mapping
+from graphrt._arguments import is_async, is_mapping
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.runtime import InterruptInfo
 
 T = TypeVar("T")
 _OPTIONS: Final = "a function that returns options of Runtime for one run, such as lambda: {'deps': Desk()}"
+_ANSWERS: Final = "a list of answers, as in answers=['yes'], or a sync function of the question"
 
 
 class FunctionError(Exception):
@@ -53,6 +54,18 @@ def options_of(argument: Any) -> Callable[[], dict[str, Any]]:
     return made
 
 
+def check_answers(name: str, answers: Any, *, wanted: str = _ANSWERS, function: bool = True) -> None:
+    """Check that *answers*, passed as *name*, is a list or, if *function* is true, a sync function.
+
+    Raises:
+        InputError: It is something else, such as a text, which would be read letter by letter, or a mapping.
+    """
+    if function and callable(answers) and not is_async(answers):
+        return
+    if isinstance(answers, str | bytes | Mapping) or not isinstance(answers, Sequence):
+        raise INVALID_ARGUMENT(argument=name, value=answers, wanted=wanted)
+
+
 class Pause(NamedTuple):
     """What a paused run waits for."""
 
@@ -80,10 +93,14 @@ class Answers:
     """Answers questions, always giving the same question the same answer.
 
     Args:
-        given: Answers in the order of the questions of the first run, or a function of the question.
+        answers: Answers in the order of the questions of the first run, or a function of the question.
+
+    Raises:
+        InputError: *answers* is neither a list nor a sync function.
     """
 
     def __init__(self, answers: Callable[[InterruptInfo], Any] | Sequence[Any]) -> None:
+        check_answers("answers=", answers)
         self._given = answers
         self._known: dict[tuple[str, str], Any] = {}
 

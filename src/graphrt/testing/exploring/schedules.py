@@ -14,7 +14,8 @@ from graphrt.runtime import InterruptInfo
 from graphrt.testing.exploring import _orders
 from graphrt.testing.exploring._order_bugs import by_itself, compared
 from graphrt.testing.exploring._scheduled_run import Scheduled, scheduled
-from graphrt.testing.exploring._user_functions import Answers, options_of
+from graphrt.testing.exploring._user_functions import Answers, options_of, pause
+from graphrt.testing.exploring._values import short
 from graphrt.testing.exploring._virtual_loop import HangError, Pick
 from graphrt.testing.exploring.report import Exploration
 from graphrt.testing.exploring.search import (
@@ -58,14 +59,14 @@ def explore_schedules(
         order: Try only the first order and this one: at each choice, the index of the next task among those that can
             continue. The rest is 0.
         answers: The answers to questions in the order of the first run, or a function of the question. Without any,
-            runs end at the first question.
+            runs end at the first question, and `left_out` says so.
         options: Returns options of `Runtime` for one run: those that each run must have again, such as `deps`.
         progress: Gets lines of progress, at most one a second. True writes them to stderr.
         more: Further options of `Runtime`, which all runs share.
 
     Raises:
-        InputError: *seeds* is below 1, *graph* is neither compiled nor a function, or the input or an option does not
-            fit.
+        InputError: *seeds* is below 1, *graph* is neither compiled nor a function, *answers* is neither a list nor a
+            sync function, or the input or an option does not fit.
         ScriptError, HarnessError: The first order makes a model call that no double answers.
     """
     if seeds < 1:
@@ -128,6 +129,8 @@ class _Orders:
         if error is not None:
             first_line = str(error).splitlines()[0]
             self.search.left_out[f"what comes after the failure of the first order: {first_line}"] = None
+        if self.first.result is not None and self.first.result.interrupts:
+            self.search.left_out[f"what comes after a pause: {_waits(self.first.result.interrupts)}"] = None
 
     def all(self, seeds: int) -> None:
         """Try every order if there are at most *seeds*, otherwise that many by seed."""
@@ -181,6 +184,15 @@ class _Orders:
         run = scheduled(self._graph, self._input, pick, options, self._answers, watched=watched)
         self.search.count()
         return run
+
+
+def _waits(interrupts: Sequence[InterruptInfo]) -> str:
+    """Return what a run that ended with the open *interrupts* waits for."""
+    asked, waits_for, _ = pause(interrupts)
+    if waits_for:
+        return f"the run waits for {waits_for}"
+    node, payload = interrupts[0].node, short(interrupts[0].payload)
+    return f"node {node!r} asks {payload}, and answers= has no answer" if asked else f"node {node!r} sleeps again"
 
 
 def _shown(_bug: Key, run: Scheduled) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from graphrt.errors import closest
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NODE_ASKED
 from graphrt.graph import CompiledGraph
 from graphrt.harness import FunctionModel, MockHarness
+from graphrt.testing.exploring._user_functions import check_answers
 from graphrt.testing.exploring._values import short
 from graphrt.testing.exploring.routes._choices import Chooser
 from graphrt.testing.route_coverage.arcs import Arc, arc_of, branches, shown
@@ -84,9 +85,10 @@ def read(
     """Check the alternatives of a call.
 
     Raises:
-        InputError: They name an unknown node, have an empty list, or contain an async function. A result that no node
-            can return is refused when it is chosen.
+        InputError: They name an unknown node, have an empty list, or contain an async function, or *answers* is neither
+            a list nor a sync function. A result that no node can return is refused when it is chosen.
     """
+    check_answers("answers=", answers)
     items_by_node = {node_name(key): items for key, items in (alternatives or {}).items()}
     inputs = _listed(items_by_node.pop(START, [input]), "the input (START)")
     free = (

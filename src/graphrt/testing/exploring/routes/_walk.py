@@ -16,7 +16,7 @@ from graphrt.events import Entry, JoinStanding, SuperstepCommitted, TaskFailed, 
 from graphrt.graph import CompiledGraph
 from graphrt.limits import Limits
 from graphrt.runtime import InterruptInfo, RunResult, Runtime, Step, Stream
-from graphrt.testing.exploring._user_functions import pause
+from graphrt.testing.exploring._user_functions import check_answers, pause
 from graphrt.testing.exploring._values import frozen, short
 from graphrt.testing.exploring.routes._alternatives import Alternatives, Graph
 from graphrt.testing.exploring.routes._choices import Choice, Chooser
@@ -320,7 +320,9 @@ class _Going:
 
     def _possible(self, question: InterruptInfo) -> tuple[list[Any], dict[int, bool]]:
         """Return a person's possible answers to *question*, and the record of which were accepted."""
-        possible = list(self.plan.given.answers(question))
+        returned = self.plan.given.answers(question)
+        check_answers("What answers= returned", returned, wanted="a list of possible answers", function=False)
+        possible = list(returned)
         if not possible and question.kind in {"before", "after"}:
             possible = [None]  # a pause declared by a policy: any answer continues the run
         site = f"{question.node}#{question.kind}#{question.answer_schema!r}#{len(possible)}"
