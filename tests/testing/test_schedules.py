@@ -162,6 +162,12 @@ def test_value_that_is_not_a_graph_is_refused() -> None:
         explore_schedules(42, {})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("made", "kind"), [(None, "None"), (GraphBuilder(State, name="open"), "a GraphBuilder")])
+def test_function_that_returns_no_graph_is_refused(made: Any, kind: str) -> None:
+    with pytest.raises(InputError, match=rf"makes the graph returned {kind}\.\n.*what compile\(\) returned"):
+        explore_schedules(lambda: made, {})
+
+
 def test_bound_below_one_is_refused() -> None:
     with pytest.raises(InputError, match="cannot be 0"):
         explore_schedules(counted, {}, seeds=0)

@@ -14,6 +14,8 @@ from functools import partial
 from itertools import count
 from typing import Any, Final
 
+from graphrt._arguments import a_kind
+from graphrt.errors._codes.arguments import WRONG_RETURN_VALUE
 from graphrt.graph import CompiledGraph
 from graphrt.runtime import RunResult, Runtime, Step
 from graphrt.testing.exploring._shared_objects import SharedObjects
@@ -136,7 +138,15 @@ def scheduled(
     catch_tools()
 
     async def main() -> None:
-        compiled = graph if isinstance(graph, CompiledGraph) else called("the function that makes the graph", graph)
+        compiled: Any = graph
+        if not isinstance(graph, CompiledGraph):
+            compiled = called("the function that makes the graph", graph)
+            if not isinstance(compiled, CompiledGraph):
+                raise WRONG_RETURN_VALUE(
+                    function="The function that makes the graph",
+                    returned="None" if compiled is None else a_kind(compiled),
+                    wanted="what compile() returned",
+                )
         run.graph = compiled.name
         outside = SharedObjects(compiled) if watched else None
         with Runtime(virtual(compiled), **virtual_options(loop, options())) as runtime:
