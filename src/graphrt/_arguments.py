@@ -19,6 +19,7 @@ from graphrt.errors import a, a_type
 from graphrt.errors._codes.arguments import (
     ARGUMENT_OUT_OF_BOUNDS,
     INVALID_ARGUMENT,
+    WRONG_RETURN_VALUE,
 )
 from graphrt.errors._codes.stores import BAD_PATH
 
@@ -79,6 +80,17 @@ def check_whole(name: str, value: Any, *, least: float) -> None:
         InputError: It is not.
     """
     _refuse(number_problem(name, value, optional=True, least=least), value)
+
+
+def check_count(name: str, value: Any) -> None:
+    """Check that *value* is a whole number of 1 or more.
+
+    Raises:
+        InputError: It is not.
+    """
+    problem = number_problem(name, value, optional=False, least=1)
+    if problem is not None:
+        raise ARGUMENT_OUT_OF_BOUNDS(problem=problem, wanted="a whole number, 1 or more", value=value)
 
 
 def check_amount(name: str, value: Any, *, above: bool = False, most: float | None = None) -> None:
@@ -188,6 +200,21 @@ def is_async(fn: Any) -> TypeGuard[Callable[..., Coroutine[Any, Any, Any]]]:
         fn = fn.func
     call = getattr(fn.__class__, "__call__", None)  # noqa: B004 - the method itself is wanted
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)
+
+
+def not_awaitable(function: str, returned: T) -> T:
+    """Return *returned*, the result of the user's *function*, whose truth is to be tested.
+
+    Raises:
+        InputError: It is a coroutine or another awaitable, which is true whatever it would return.
+    """
+    if inspect.isawaitable(returned):
+        if inspect.iscoroutine(returned):
+            returned.close()  # so that Python does not warn that it was never awaited
+        raise WRONG_RETURN_VALUE(
+            function=function, returned=a_kind(returned), wanted="a plain value: it cannot be async"
+        )
+    return returned
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:

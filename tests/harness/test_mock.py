@@ -79,6 +79,16 @@ def test_expectation_that_does_not_match_raises_and_shows_expected_and_actual() 
     assert harness.remaining == 1
 
 
+def test_async_pattern_is_refused() -> None:
+    """The coroutine that it returns would match every call."""
+
+    async def pattern(_request: Any) -> bool:
+        return False
+
+    with pytest.raises(InputError, match=r"pattern\(request\) returned a coroutine"):
+        ask(MockHarness([expect(pattern, reply="x")]), "a")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "pattern", ["sources on", re.compile(r"sources on \w+$"), lambda request: request.text.endswith("cats")]
 )

@@ -110,6 +110,17 @@ def test_unknown_names_are_mistakes_of_the_test():
         assert_run(run.result)  # type: ignore[arg-type]
 
 
+def test_async_predicates_are_refused():
+    async def never(_value):
+        return False
+
+    run = record(research(), {})
+    with pytest.raises(InputError, match=r"predicate of state\(\) returned a coroutine"):
+        assert_run(run).state("notes", never)
+    with pytest.raises(InputError, match=r"check of events\(\) returned a coroutine"):
+        assert_run(run).events(SuperstepCommitted, never)
+
+
 def test_usage_of_models_is_asserted():
     with MockHarness(["Black."]) as mock:
         graph = research().with_nodes({"answer": lambda s, ctx: {"answer": ctx.call(ctx.harness.run, "?").text}})

@@ -214,6 +214,29 @@ def test_answers_beyond_the_bound_are_reported() -> None:
 
     assert found.ok
     assert found.left_out == ("what follows more than 3 answers: questions=3",)
+    with pytest.raises(InputError, match="What answers= returned cannot be 'yes'"):
+        explore_routes(g.compile(), {}, answers=lambda _question: "yes")
+
+
+@pytest.mark.parametrize(("returned", "holds"), [(None, True), (1, True), ("", False), (0, False), ([], False)])
+def test_false_value_other_than_none_breaks_a_predicate(returned: Any, *, holds: bool) -> None:
+    graph = line(first=nothing)
+    assert explore_routes(graph, {}, at_end={"it": lambda _state: returned}).ok is holds
+
+
+@pytest.mark.parametrize("name", ["always", "at_end"])
+@pytest.mark.parametrize("predicates", [nothing, {"it": waits}, {"it": 3}])
+def test_predicates_that_are_no_mapping_to_sync_functions_are_refused(name: str, predicates: Any) -> None:
+    with pytest.raises(InputError, match=rf"{name}=.*cannot be .*\n.*names to sync functions"):
+        explore_routes(line(first=nothing), {}, **{name: predicates})
+
+
+def test_predicate_that_returns_a_coroutine_is_reported() -> None:
+    def later(state: State) -> Any:
+        return waits(state)
+
+    (finding,) = explore_routes(line(first=nothing), {}, at_end={"it": later}).findings
+    assert "Predicate 'it' returned a coroutine" in finding.text
 
 
 def test_exception_in_a_predicate_is_reported_with_its_path() -> None:
@@ -277,8 +300,9 @@ def test_alternatives_that_are_impossible_are_refused(alternatives: Any, said: s
 
 
 def test_bound_below_one_and_a_builder_are_refused() -> None:
-    with pytest.raises(InputError, match=r"depth= of explore_routes\(\) cannot be 0"):
-        explore_routes(line(first=nothing), {}, depth=0)
+    for depth in (0, "3"):
+        with pytest.raises(InputError, match=rf"depth= of explore_routes\(\) must be .*, not {depth!r}"):
+            explore_routes(line(first=nothing), {}, depth=depth)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="compile"):
         explore_routes(GraphBuilder(State), {})  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
+from graphrt._arguments import not_awaitable
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import ModelRequest
@@ -64,7 +65,7 @@ def matches(pattern: Pattern, request: Any) -> bool:
         return pattern in request.text
     if isinstance(pattern, re.Pattern):
         return pattern.search(request.text) is not None
-    return bool(pattern(request))
+    return bool(not_awaitable(f"The pattern {show_pattern(pattern)}", pattern(request)))
 
 
 def show_pattern(pattern: Pattern) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pprint import pformat
 from typing import Any, Final, Generic, TypeVar, cast, final
 
+from graphrt._arguments import not_awaitable
 from graphrt.commands import END, START, NodeRef, node_name
 from graphrt.errors import InputError, closest, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NAME_IN_ARGUMENT
@@ -99,7 +100,7 @@ class RunAssertions(Generic[S]):
     # -- the results ---------------------------------------------------------------------------------------------
 
     def state(self, field: str, expected: Any) -> RunAssertions[S]:
-        """The last committed state has this value in *field*. A function gets the value, and must return true.
+        """The last committed state has this value in *field*. A sync function gets the value, and must return true.
 
         Args:
             field: Name of a field of the state.
@@ -107,7 +108,7 @@ class RunAssertions(Generic[S]):
         """
         value = self._field(self.run.state, field)
         if callable(expected) and not isinstance(expected, type) and expected != value:
-            if not expected(value):
+            if not not_awaitable("The predicate of state()", expected(value)):
                 self._fail(f"The predicate does not hold for the field {field!r}.", f"value: {pformat(value)}")
             return self
         return self._same(f"state.{field}", expected, value)
@@ -239,7 +240,7 @@ class RunAssertions(Generic[S]):
     def events(self, kind: type[Any], check: Callable[[Any], bool] | None = None) -> RunAssertions[S]:
         """The journal has an event of the class *kind* that passes *check*, if given."""
         matching = [event for event in self.run.events if isinstance(event, kind)]
-        if not any(check is None or check(event) for event in matching):
+        if not any(check is None or not_awaitable("The check of events()", check(event)) for event in matching):
             self._fail(
                 f"The journal has no {kind.__name__}{' that passes the check' if check and matching else ''}.",
                 "\n".join(map(repr, matching))

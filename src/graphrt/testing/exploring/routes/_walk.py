@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
+from graphrt._arguments import not_awaitable
 from graphrt.errors import GraphrtError, InputError, describe_error
 from graphrt.events import Entry, JoinStanding, SuperstepCommitted, TaskFailed, TasksRouted, TaskSucceeded
 from graphrt.graph import CompiledGraph
@@ -303,7 +304,8 @@ class _Going:
     def _hold(self, predicates: Predicates, when: str) -> None:
         for name, predicate in predicates.items():
             try:
-                if predicate(self.walk.state) is not False:
+                returned = not_awaitable(f"Predicate {name!r}", predicate(self.walk.state))
+                if returned is None or returned:
                     continue
                 bug = ("predicate-broken", name, f"The predicate {name!r} does not hold {when}.")
             except AssertionError as error:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final, final
 
 from graphrt._ambient import running
+from graphrt._arguments import check_count, is_async, is_mapping
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.graph import CompiledGraph
 from graphrt.testing.exploring._user_functions import FunctionError, options_of
@@ -56,7 +57,8 @@ def explore_routes(
         replies: Possible replies of the model in each call, by agent.
         harness: What `ctx.harness` may reply, in each call.
         answers: What a person may answer to any question, or a function from the question to these.
-        always: Name to predicate over the state, for each committed state. It fails by returning False or raising.
+        always: Name to predicate over the state, for each committed state. It fails by raising, or by returning
+            something false other than None: a function that asserts returns None.
         at_end: The same, for the states at which runs end.
         options: Returns further options of `Runtime` for one run, such as `deps=`.
         depth: Most supersteps of one path. A path that reaches it without asking a person is a finding.
@@ -75,8 +77,9 @@ def explore_routes(
     if not isinstance(graph, CompiledGraph):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise INVALID_ARGUMENT(argument="The graph for explore_routes()", value=graph, wanted="what compile() returned")
     for name, bound in (("depth", depth), ("max_paths", max_paths), ("questions", questions)):
-        if bound < 1:
-            raise INVALID_ARGUMENT(argument=f"{name}= of explore_routes()", value=bound, wanted="1 or more")
+        check_count(f"{name}= of explore_routes()", bound)
+    for name, predicates in (("always=", always), ("at_end=", at_end)):
+        _check_predicates(name, predicates)
     make_options = options_of(options)
     try:
         first = make_options()
@@ -109,6 +112,17 @@ def explore_routes(
             else:
                 paths.one(path)
         return paths.report(alone=path is not None)
+
+
+def _check_predicates(name: str, predicates: Any) -> None:
+    wanted = "a mapping from names to sync functions of the state"
+    if predicates is None:
+        return
+    if not is_mapping(predicates):
+        raise INVALID_ARGUMENT(argument=f"{name} of explore_routes()", value=predicates, wanted=wanted)
+    for key, predicate in predicates.items():
+        if not callable(predicate) or is_async(predicate):
+            raise INVALID_ARGUMENT(argument=f"Predicate {key!r} in {name}", value=predicate, wanted=wanted)
 
 
 @final
