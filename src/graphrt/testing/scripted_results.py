@@ -60,7 +60,7 @@ class ScriptedResults:
         return called_by_name(result, tool, arguments) if _is_function(result) else result
 
     def _next(self, of: str) -> Any:
-        """Return the next result, or raise it if it is an exception. The caller holds the lock."""
+        """Return the next result, or raise it if it is an exception or its class. The caller holds the lock."""
         self._calls += 1
         if self._calls > len(self._results):
             self._failure = self._failure or SCRIPT_USED_UP(of=of, calls=self._calls, results=len(self._results))
@@ -68,6 +68,8 @@ class ScriptedResults:
         result = self._results[self._calls - 1]
         if isinstance(result, BaseException):
             raise result.with_traceback(None)
+        if isinstance(result, type) and issubclass(result, BaseException):
+            raise result
         return result
 
     @property
@@ -107,7 +109,7 @@ def scripted(*results: Any) -> ScriptedResults:
 
     Args:
         results: Whatever a node may return (updates, None, Commands), or a tool (texts, data, a `ToolResult`). An
-            exception is raised instead. A function is called, with the state or with the tool's arguments by name.
+            exception, or its class, is raised instead. A function is called, with the state or with the tool's arguments by name.
     """
     return ScriptedResults(results)
 

@@ -38,8 +38,10 @@ def seen(agent: Agent[Any]) -> list[str]:
 PAY_TWICE = (call("charge", "1", amount=3), call("charge", "2", amount=4), "done")
 
 
-def test_scripted_tool_returns_its_results_in_order_and_records_the_calls() -> None:
-    agent, double = cashier(*PAY_TWICE), scripted("ok", raises(TimeoutError))
+@pytest.mark.parametrize("failure", [raises(TimeoutError), TimeoutError], ids=["function", "class"])
+def test_scripted_tool_returns_its_results_in_order_and_records_the_calls(failure: Any) -> None:
+    agent = cashier(*PAY_TWICE)
+    double = scripted("ok", failure)
     result = graph().run({}, harness=agent, tools={"charge": double})
 
     assert seen(agent) == ["ok", "TimeoutError: "]
@@ -133,6 +135,21 @@ def test_scripted_call_that_no_longer_matches_the_tool_fails(doubled: bool) -> N
     assert "amount: is missing" in told
     with pytest.raises(ScriptError):
         model.assert_done()  # even if the code under test swallows the error
+
+
+@tool(name="other")
+def _no_result(amount: int) -> Any:
+    return object()
+
+
+@pytest.mark.parametrize("double", [lambda amount: object(), scripted(object()), scripted(dict), _no_result])
+def test_double_whose_result_does_not_fit_fails_the_run(double: Any) -> None:
+    with pytest.raises(NodeError) as failed:
+        graph().run({}, harness=cashier(*PAY_TWICE), tools={"charge": double})
+
+    cause = failed.value.__cause__
+    assert isinstance(cause, ScriptError)
+    assert str(cause).startswith("The double of tool 'charge' cannot reply to call '1' with its result: The result of")
 
 
 def test_double_that_does_not_take_the_arguments_of_its_tool_fails() -> None:

@@ -9,11 +9,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, final
 
-from graphrt.errors import ToolArgumentsError, describe_error
+from graphrt.errors import ToolArgumentsError, ToolError, describe_error
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.doubles import DOUBLE_OF_ANOTHER_TOOL
+from graphrt.errors._codes.doubles import DOUBLE_OF_ANOTHER_TOOL, SCRIPT_OUTPUT
 from graphrt.harness.tools.protocol import Tool, ToolContext
 from graphrt.harness.tools.registry import is_tool
+from graphrt.harness.tools.results import to_outcome
 
 __all__ = ["DoubledTool", "ToolScript", "checked_double"]
 
@@ -76,22 +77,42 @@ class DoubledTool:
         """Return the result of the double.
 
         Raises:
-            ScriptError: The script is used up, or the double does not take the arguments of the tool.
+            ScriptError: The script is used up, the double does not take the arguments of the tool, or its result is not
+                one that a tool may return.
             BaseException: What the double raises.
         """
         self._called()
+        try:
+            result = self._result(arguments, context)
+            result = await result if inspect.isawaitable(result) else result
+            return to_outcome(result, tool=self.spec.name, policy=self.policy)
+        except ToolError as error:
+            if error.code != "tool-result":
+                raise
+            # As a tool's own error it would be shown to the model, and the test would go on.
+            raise SCRIPT_OUTPUT(
+                double=f"double of tool {self.spec.name!r}",
+                number=f"{context.call.id!r}",
+                reply="its result",
+                problem=error.what.rstrip("."),
+                expected=None,
+                got=None,
+                known=error.known,
+                fix=error.fix,
+            ) from None
+
+    def _result(self, arguments: Mapping[str, Any], context: ToolContext) -> Any:
+        """Return what the double returns, which may be an awaitable."""
         name, double = self.spec.name, self._double
         if hasattr(double, "tool_result"):
-            result = double.tool_result(name, arguments)
-        elif is_tool(double):
+            return double.tool_result(name, arguments)
+        if is_tool(double):
             try:
                 checked = double.check(dict(arguments))
             except ToolArgumentsError as error:
                 raise DOUBLE_OF_ANOTHER_TOOL(tool=name, problem=error.what, got=list(arguments)) from None
-            result = double.call(checked, context)
-        else:
-            result = called_by_name(double, name, arguments)
-        return await result if inspect.isawaitable(result) else result
+            return double.call(checked, context)
+        return called_by_name(double, name, arguments)
 
     def __repr__(self) -> str:
         return f"DoubledTool({self.spec.name!r})"
