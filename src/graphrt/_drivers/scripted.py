@@ -37,7 +37,7 @@ class ScriptedDriver:
             law of duplicates).
     """
 
-    __slots__ = ("_choose", "_now", "_open", "_replies", "_times", "services")
+    __slots__ = ("_choose", "_now", "_open", "_times", "replies", "services")
 
     def __init__(
         self,
@@ -48,7 +48,8 @@ class ScriptedDriver:
         times: int = 1,
     ) -> None:
         self.services = services
-        self._replies = {node: list(items) for node, items in (replies or {}).items()}
+        self.replies = {node: list(items) for node, items in (replies or {}).items()}
+        """Replies that are not used yet."""
         self._choose: Choose = choose if choose is not None else _first
         self._times = times
         self._open: list[Task] = []
@@ -115,7 +116,7 @@ class ScriptedDriver:
         node = task.node
         # As `invoke` does for the other drivers, but without timeouts, cache, measurement, watchers, cleanup of model
         # calls, and groups of pauses.
-        scripted = self._replies.get(node.name)
+        scripted = self.replies.get(node.name)
         if scripted:
             return scripted.pop(0)
         if node.child is not None:
