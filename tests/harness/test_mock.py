@@ -79,6 +79,12 @@ def test_expectation_that_does_not_match_raises_and_shows_expected_and_actual() 
     assert harness.remaining == 1
 
 
+@pytest.mark.parametrize("make", [lambda: MockHarness({3: "x"}), lambda: expect(3, reply="x")])  # type: ignore[arg-type]
+def test_pattern_of_a_wrong_type_is_refused(make: Any) -> None:
+    with pytest.raises(InputError, match="A pattern of a script cannot be 3"):
+        make()
+
+
 def test_async_pattern_is_refused() -> None:
     """The coroutine that it returns would match every call."""
 

@@ -110,6 +110,19 @@ def test_unknown_names_are_mistakes_of_the_test():
         assert_run(run.result)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("check", "text"),
+    [
+        (lambda run: run.state_after("search", "calls", 2, nth=0), r"nth= of state_after\(\) must be at least 1"),
+        (lambda run: run.failed(ValueError("x")), r"error of failed\(\) cannot be ValueError"),
+        (lambda run: run.events("superstep-committed"), r"kind for events\(\) cannot be"),
+    ],
+)
+def test_assertion_about_something_impossible_is_a_mistake_of_the_test(check, text):
+    with pytest.raises(InputError, match=text):
+        check(assert_run(record(research(), {})))
+
+
 def test_async_predicates_are_refused():
     async def never(_value):
         return False

@@ -25,6 +25,7 @@ from graphrt.testing import (
     fan_out,
     interrupting,
     noop,
+    raises,
     record,
     scripted,
     slow,
@@ -184,12 +185,40 @@ def test_store_without_faults_satisfies_the_conformance_suite():
 def test_impossible_faults_are_refused():
     with pytest.raises(InputError, match="Did you mean 'commit'"):
         Fault("comit")
-    with pytest.raises(InputError, match="of a fault cannot be"):
-        Fault("commit", nth=0)
+    for nth in (0, "2"):
+        with pytest.raises(InputError, match="of a fault cannot be"):
+            Fault("commit", nth=nth)  # type: ignore[arg-type]
+    for wrong in ({"error": 3}, {"stall": 3}):
+        with pytest.raises(InputError, match="of a fault cannot be 3"):
+            Fault("commit", **wrong)  # type: ignore[arg-type]
+    for faults in (Fault("commit"), ["commit"]):
+        with pytest.raises(InputError, match=r"faults? .*cannot be|faults cannot be"):
+            FlakyStore(MemoryStore(), faults)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="moment"):
         Fault("commit", moment="during")  # type: ignore[arg-type]
-    made = Fault("load", error=lambda: OSError("gone"))
+
+
+@pytest.mark.parametrize("error", [OSError("gone"), lambda: OSError("gone")], ids=["exception", "function"])
+def test_error_of_a_fault_or_a_failing_node_is_raised(error):
     store = FlakyStore(MemoryStore())
-    store.add(made)
+    store.add(Fault("load", error=error))
     with pytest.raises(OSError, match="gone"):
         store.load("t")
+    run = record(research().with_nodes({"search": failing(error=error)}), {})
+    assert_run(run).failed(OSError, match="gone")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: failing(error=3),  # type: ignore[arg-type]
+        lambda: failing(error=lambda: 3),  # type: ignore[arg-type,return-value]
+        lambda: raises(lambda: 3)(None),  # type: ignore[arg-type,return-value]
+        lambda: fan_out("fetch", 3),  # type: ignore[arg-type]
+    ],
+)
+def test_double_of_wrong_arguments_is_refused(make):
+    with pytest.raises(
+        InputError, match=r"error= of failing\(\) |The error of raises\(\) returned an int|args cannot be 3"
+    ):
+        make()

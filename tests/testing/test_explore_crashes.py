@@ -259,6 +259,11 @@ def test_ctrl_c_keeps_the_findings_so_far() -> None:
 
 
 def test_invalid_arguments_are_refused() -> None:
+    with pytest.raises(InputError, match=r"max_cases= of explore_crashes\(\) must be at least 1"):
+        explore_crashes(chain(quiet), {}, max_cases=0)
+    for once, text in ((3, "once= cannot be 3"), (lambda _deps: 3, "What once= returned cannot be 3")):
+        with pytest.raises(InputError, match=text):
+            explore_crashes(chain(quiet), {}, once=once)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="for explore_crashes"):
         explore_crashes(GraphBuilder(State), {})  # type: ignore[arg-type]
     with pytest.raises(InputError, match="each case needs its own"):

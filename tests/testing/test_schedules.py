@@ -169,5 +169,5 @@ def test_function_that_returns_no_graph_is_refused(made: Any, kind: str) -> None
 
 
 def test_bound_below_one_is_refused() -> None:
-    with pytest.raises(InputError, match="cannot be 0"):
+    with pytest.raises(InputError, match="must be at least 1, not 0"):
         explore_schedules(counted, {}, seeds=0)

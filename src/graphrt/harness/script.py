@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 from graphrt._arguments import not_awaitable
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.harness.messages import ToolCall
 from graphrt.harness.protocol import AgentReply
 from graphrt.harness.request import ModelRequest
@@ -55,8 +56,27 @@ class Expectation:
 
 
 def expect(pattern: Pattern, *, reply: Answer) -> Expectation:
-    """Make a script item: the call must match *pattern*, and gets *reply*."""
-    return Expectation(pattern=pattern, reply=reply)
+    """Make a script item: the call must match *pattern*, and gets *reply*.
+
+    Raises:
+        InputError: *pattern* is neither a text, a regular expression nor a function.
+    """
+    return Expectation(pattern=checked_pattern(pattern), reply=reply)
+
+
+def checked_pattern(pattern: Any) -> Pattern:
+    """Return *pattern* if it is one.
+
+    Raises:
+        InputError: It is neither a text, a regular expression nor a function.
+    """
+    if isinstance(pattern, str | re.Pattern) or callable(pattern):
+        return pattern
+    raise INVALID_ARGUMENT(
+        argument="A pattern of a script",
+        value=pattern,
+        wanted="a part of the last message, a regular expression, or a function of the request",
+    )
 
 
 def matches(pattern: Pattern, request: Any) -> bool:

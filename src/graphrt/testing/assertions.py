@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pprint import pformat
 from typing import Any, Final, Generic, TypeVar, cast, final
 
-from graphrt._arguments import not_awaitable
+from graphrt._arguments import check_count, not_awaitable
 from graphrt.commands import END, START, NodeRef, node_name
 from graphrt.errors import InputError, closest, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NAME_IN_ARGUMENT
@@ -122,6 +122,7 @@ class RunAssertions(Generic[S]):
             expected: The value, compared with `==`.
             nth: Which task of the node, from 1.
         """
+        check_count("nth= of state_after()", nth)
         name = self._name(node)
         steps = [step for step in self.run.steps if step.node == name and step.outcome != "interrupted"]
         if len(steps) < nth:
@@ -198,6 +199,8 @@ class RunAssertions(Generic[S]):
             match: Regular expression to find in the text of the error or of its cause.
             node: The node that failed.
         """
+        if error is not None:
+            _check_class("The error of failed()", error, BaseException, "a class of exceptions; match= checks the text")
         self._status("failed")
         raised = self.run.error
         chain: list[BaseException] = []
@@ -239,6 +242,7 @@ class RunAssertions(Generic[S]):
 
     def events(self, kind: type[Any], check: Callable[[Any], bool] | None = None) -> RunAssertions[S]:
         """The journal has an event of the class *kind* that passes *check*, if given."""
+        _check_class("The kind for events()", kind, object, "a class of events, such as SuperstepCommitted")
         matching = [event for event in self.run.events if isinstance(event, kind)]
         if not any(check is None or not_awaitable("The check of events()", check(event)) for event in matching):
             self._fail(
@@ -303,6 +307,11 @@ class RunAssertions(Generic[S]):
     def _fail(self, problem: str, detail: str) -> None:
         lines = "\n".join(f"  {line}" for line in detail.splitlines())
         raise AssertionError(f"{problem}\n{lines}" if lines else problem)
+
+
+def _check_class(name: str, value: Any, base: type, wanted: str) -> None:
+    if not isinstance(value, type) or not issubclass(value, base):
+        raise INVALID_ARGUMENT(argument=name, value=value, wanted=wanted)
 
 
 def _lines(value: Any) -> list[str]:

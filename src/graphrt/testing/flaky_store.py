@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, final
 
+from graphrt._arguments import checked_type, each, is_number
 from graphrt.errors import closest, names
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.errors._codes.testing_doubles import (
@@ -16,6 +17,7 @@ from graphrt.errors._codes.testing_doubles import (
 )
 from graphrt.stores.protocol import OPERATIONS, Store
 from graphrt.stores.wrapper import P, StoreWrapper, T
+from graphrt.testing.scripted_results import error_maker
 
 _MOMENTS: Final = ("before", "after")
 
@@ -35,8 +37,8 @@ class Fault:
     """Number of the first call of the operation that fails, from 1."""
     times: int = 1
     """Number of consecutive calls that fail."""
-    error: Callable[[], BaseException] | None = None
-    """Makes the error; by default a `StoreError` with the code `store-unavailable`."""
+    error: BaseException | Callable[[], BaseException] | None = None
+    """The error, or its class or a function, which makes it; by default a `StoreError` with the code `store-unavailable`."""
     stall: threading.Event | None = None
     """Instead of failing, the call waits for this event."""
     moment: Literal["before", "after"] = "before"
@@ -51,12 +53,15 @@ class Fault:
                 known=names(OPERATIONS),
                 guess=closest(self.operation, OPERATIONS),
             )
-        if self.nth < 1 or self.times < 1:
+        if not all(is_number(number, whole=True) and number >= 1 for number in (self.nth, self.times)):
             raise INVALID_ARGUMENT(
                 argument="(nth, times) of a fault",
                 value=(self.nth, self.times),
-                wanted="1 or more for both: calls are counted from 1, and a fault hits at least one",
+                wanted="whole numbers of 1 or more: calls are counted from 1, and a fault hits at least one",
             )
+        if self.error is not None:
+            error_maker("The error of a fault", self.error)
+        checked_type("The stall of a fault", self.stall, threading.Event, "Pass a threading.Event().")
         if self.moment not in _MOMENTS:
             raise INVALID_ARGUMENT(
                 argument="The moment of a fault", value=self.moment, wanted=f"one of {names(_MOMENTS)}"
@@ -82,11 +87,18 @@ class FlakyStore(StoreWrapper):
         """Faults that occurred, in order, once per affected call."""
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
-        for fault in faults:
+        for fault in each("faults", faults):
             self.add(fault)
 
     def add(self, fault: Fault) -> None:
-        """Add a fault. Its `nth` counts all calls, including earlier ones."""
+        """Add a fault. Its `nth` counts all calls, including earlier ones.
+
+        Raises:
+            InputError: *fault* is not a `Fault`.
+        """
+        unchecked: object = fault
+        if not isinstance(unchecked, Fault):
+            raise INVALID_ARGUMENT(argument="A fault of a FlakyStore", value=unchecked, wanted='Fault("commit")')
         with self._lock:
             self._faults.append(fault)
             # On the event loop, a stalled call would block the test that is to release it.
@@ -117,7 +129,7 @@ class FlakyStore(StoreWrapper):
                 raise STALL_ON_EVENT_LOOP(number=number, operation=fault.operation)
             fault.stall.wait()
         elif fault.error is not None:
-            raise fault.error()
+            raise error_maker("The error of a fault", fault.error)().with_traceback(None)
         else:
             outcome = "nothing was stored" if fault.moment == "before" else "whether it took effect is not known"
             raise PLANNED_STORE_FAILURE(number=number, operation=fault.operation, kept=outcome)

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from graphrt._arguments import each
 from graphrt._drivers.context import Context
 from graphrt.commands import Command, NodeRef, Send
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.testing.scripted_results import ScriptedResults
+from graphrt.testing.scripted_results import ScriptedResults, error_maker
 from graphrt.testing.virtual_clock import VirtualClock
 
 
@@ -19,23 +20,29 @@ def noop(state: Any) -> None:
     """Do nothing: a node that writes nothing and follows its edges."""
 
 
-def failing(times: int = 1, then: Any = None, *, error: Callable[[], BaseException] | None = None) -> ScriptedResults:
+def failing(
+    times: int = 1, then: Any = None, *, error: BaseException | Callable[[], BaseException] | None = None
+) -> ScriptedResults:
     """Return a node that fails in its first calls, and then succeeds.
 
     Args:
         times: Number of calls that fail.
         then: Result of the call after them.
-        error: Class or function that makes each error; by default a `ConnectionError`, which retry policies retry.
+        error: An exception, or its class or a function, which makes each error; by default a `ConnectionError`, which retry policies retry.
 
     Raises:
-        InputError: *times* is not a number of calls.
+        InputError: *times* is not a number of calls, or *error* makes no exception.
     """
     if type(times) is not int or times < 0:
         raise INVALID_ARGUMENT(
             argument="times= of failing()", value=times, wanted="how many calls fail: an int, 0 or more"
         )
-    make = error if error is not None else lambda: ConnectionError("the test says so")
+    make = error_maker("error= of failing()", _refused if error is None else error)
     return ScriptedResults([*(make() for _ in range(times)), then])
+
+
+def _refused() -> ConnectionError:
+    return ConnectionError("the test says so")
 
 
 def slow(seconds: float, then: Any = None, *, clock: VirtualClock) -> Callable[[Any], Any]:
@@ -81,8 +88,11 @@ def fan_out(
         target: The node to start.
         args: The arguments, available to the tasks as `ctx.arg`.
         update: The node's own update.
+
+    Raises:
+        InputError: *args* is not a list.
     """
-    items = list(args)
+    items = each("args", args)
 
     def node(state: Any) -> Command[Any]:  # noqa: ARG001 - the signature of a node
         return Command(update=update, goto=[Send(target, item) for item in items])

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, final
+from typing import Any, Final, NoReturn, final
 
+from graphrt._arguments import a_kind
 from graphrt._drivers.context import Context
 from graphrt._forks import FreshLock
 from graphrt.errors import ScriptError
-from graphrt.errors._codes.arguments import INVALID_ARGUMENT
+from graphrt.errors._codes.arguments import INVALID_ARGUMENT, WRONG_RETURN_VALUE
 from graphrt.errors._codes.doubles import SCRIPT_LEFT_OVER
 from graphrt.errors._codes.testing_doubles import SCRIPT_USED_UP
 from graphrt.harness._doubles.tool_doubles import called_by_name
 from graphrt.harness._doubles.unused import note
 from graphrt.harness.script import clip
+
+_ERROR: Final = "an exception, its class, or a function that makes one"
 
 
 @final
@@ -123,15 +126,30 @@ def raises(error: BaseException | Callable[[], BaseException]) -> Callable[..., 
     Raises:
         InputError: It is something else (`input`).
     """
-    unchecked: Any = error
-    if not callable(unchecked) and not isinstance(unchecked, BaseException):
-        raise INVALID_ARGUMENT(argument="The error of raises()", value=error, wanted="an exception, or its class")
+    make = error_maker("The error of raises()", error)
 
     def fail(*_state: Any, **_arguments: Any) -> NoReturn:
-        exception: Any = unchecked if isinstance(unchecked, BaseException) else unchecked()
-        raise exception.with_traceback(None)
+        raise make().with_traceback(None)
 
     return fail
+
+
+def error_maker(name: str, error: Any) -> Callable[[], BaseException]:
+    """Return a function that makes the exception *error*, which is an exception, its class, or a function that makes it.
+
+    Raises:
+        InputError: *error*, passed as *name*, is something else, or (from the returned function) makes no exception.
+    """
+    if not callable(error) and not isinstance(error, BaseException):
+        raise INVALID_ARGUMENT(argument=name, value=error, wanted=_ERROR)
+
+    def make() -> BaseException:
+        made: Any = error if isinstance(error, BaseException) else error()
+        if not isinstance(made, BaseException):
+            raise WRONG_RETURN_VALUE(function=name, returned=a_kind(made), wanted="an exception")
+        return made
+
+    return make
 
 
 def _is_function(result: Any) -> bool:

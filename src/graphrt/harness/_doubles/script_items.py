@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, final
 
 from graphrt.errors import ScriptError
 from graphrt.errors._codes.doubles import SCRIPT_UNEXPECTED_CALL
-from graphrt.harness.script import Expectation, clip, matches, show_item, show_pattern
+from graphrt.harness.script import Expectation, checked_pattern, clip, matches, show_item, show_pattern
 
 __all__ = ["Book"]
 
@@ -34,7 +34,7 @@ class _Rule:
 
     def __init__(self, pattern: Any, replies: Any) -> None:
         several: bool = issubclass(type(replies), Sequence) and not issubclass(type(replies), str)
-        self.pattern: Final[Any] = pattern
+        self.pattern: Final[Any] = checked_pattern(pattern)
         self.replies: Final[deque[Any] | None] = deque(replies) if several else None
         """The replies left, each of which answers one call; None if `always` answers any number of calls."""
         self.always: Final[Any] = None if several else replies

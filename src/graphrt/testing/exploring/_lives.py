@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
+from graphrt._arguments import each
 from graphrt.commands import Overwrite
 from graphrt.errors import GraphrtError, InputError
 from graphrt.events import EffectRecorded, Entry, Usage
@@ -192,7 +193,9 @@ class Case:
             state=state,
             entries=entries,
             usage=usage,
-            once=tuple(called("once=", seen, self._options.get("deps"))) if seen is not None else (),
+            once=each("What once= returned", called("once=", seen, self._options.get("deps")))
+            if seen is not None
+            else (),
             memory=self._memory(runtime),
             faults=tuple(self._faults),
             writes=tuple(self._first.writes),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+from graphrt._arguments import check_count, is_async
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT, UNKNOWN_NAME_IN_ARGUMENT
 from graphrt.events import SuperstepCommitted
 from graphrt.graph import CompiledGraph
@@ -146,7 +147,9 @@ def explore_forks(
     return cases.search.report(graph.name)
 
 
-def _plan(function: str, graph: Any, input: Any, store: Any, options: Any, *rest: Any) -> Plan:
+def _plan(
+    function: str, graph: Any, input: Any, store: Any, options: Any, answers: Answers, once: Any, seed: int
+) -> Plan:
     if not issubclass(type(graph), CompiledGraph):
         raise INVALID_ARGUMENT(argument=f"The graph for {function}", value=graph, wanted="what compile() returned")
     if not _is_store(store):
@@ -155,7 +158,9 @@ def _plan(function: str, graph: Any, input: Any, store: Any, options: Any, *rest
             value=store,
             wanted="None, 'memory:', 'sqlite:', or a function that opens a store in a folder: each case needs its own",
         )
-    return Plan(graph, input, store, options_of(options), *rest)
+    if once is not None and (not callable(once) or is_async(once)):
+        raise INVALID_ARGUMENT(argument="once=", value=once, wanted="a sync function of deps that returns a list")
+    return Plan(graph, input, store, options_of(options), answers, once, seed)
 
 
 def _is_store(store: object) -> bool:
@@ -183,6 +188,7 @@ class _Cases:
     """The cases of one graph, each compared with the undisturbed run."""
 
     def __init__(self, plan: Plan, what: str, max_cases: int, progress: Any) -> None:
+        check_count(f"max_cases= of explore_{what}()", max_cases)
         self._plan = plan
         self._what = what
         self._max_cases = max_cases

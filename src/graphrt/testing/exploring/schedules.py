@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, final
 
+from graphrt._arguments import check_count
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.graph import CompiledGraph
 from graphrt.runtime import InterruptInfo
@@ -69,8 +70,7 @@ def explore_schedules(
             sync function, or the input or an option does not fit.
         ScriptError, HarnessError: The first order makes a model call that no double answers.
     """
-    if seeds < 1:
-        raise INVALID_ARGUMENT(argument="seeds= of explore_schedules()", value=seeds, wanted="1 or more")
+    check_count("seeds= of explore_schedules()", seeds)
     if not isinstance(graph, CompiledGraph) and not callable(graph):
         raise INVALID_ARGUMENT(
             argument="The graph for explore_schedules()",
