@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from graphrt import DELETE, END, START, DefinitionError, GraphBuilder, InputError, NodeError, RouteError
+from graphrt import (
+    DELETE,
+    END,
+    START,
+    DefinitionError,
+    GraphBuilder,
+    InputError,
+    NodeError,
+    RouteError,
+    Runtime,
+    UpdateError,
+)
 from graphrt.harness import Template
 from graphrt.nodes import clear_error, copy_of, record_error, router, set_value, tool
 
@@ -32,6 +43,26 @@ def test_parameters_without_a_default_get_the_fields_of_their_names() -> None:
 @pytest.mark.parametrize("inputs", [["topic", "answer"], {"topic": "topic", "answer": "answer"}])
 def test_inputs_name_the_fields(inputs: Any) -> None:
     assert one(tool(join, inputs=inputs, into="answer")).run({"answer": "?"}).state.answer == "tea?"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_changed_fields_of_a_recorded_call_raise_a_question(*, is_async: bool) -> None:
+    """The first result does not fit its field, so the node runs again, with another topic."""
+
+    def shout(topic: str) -> str:
+        return topic.upper()
+
+    async def shout_later(topic: str) -> str:
+        return shout(topic)
+
+    runtime = Runtime(one(tool(shout_later if is_async else shout, into="words")), store="memory:")
+    with pytest.raises(UpdateError):
+        runtime.run({"topic": "tea"}, thread="t")
+    runtime.update("t", {"topic": "5"})
+    [question] = runtime.retry("t").interrupts
+
+    assert (question.payload["recorded"], question.payload["present"]) == (["tea"], ["5"])
+    assert runtime.resume("t", "run").state.words == 5
 
 
 def test_result_is_the_update_without_into() -> None:

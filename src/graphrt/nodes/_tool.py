@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from graphrt._arguments import is_async, is_mapping
 from graphrt._drivers.context import Context
@@ -24,6 +23,9 @@ from graphrt.nodes._state_access import (
 )
 from graphrt.specs import Form, Section, declare_form
 from graphrt.specs.manifest import Name
+
+_ITEM: Final[Any] = object()
+"""Stands among the fields of a call for `ctx.arg`."""
 
 
 def tool(
@@ -90,15 +92,16 @@ def _node(fn: Any, inputs: Any, into: Any, item: Any, effect: Any, *, as_list: b
         )
     name = getattr(fn, "__name__", type(fn).__name__)
     positional, named = _inputs(fn, inputs, item, name)
+    if item is not None:
+        named[item] = _ITEM
+    sources = (*positional, *named.values())
+    call = _calling(fn, len(positional), tuple(named))
     target = None if into is None else checked_into(into, "tool()")
     if target is None and as_list:
         raise ARGUMENT_NEEDS_ANOTHER(argument="as_list= of tool()", missing="a field for the list: into='results'")
 
-    def bound(state: Any, ctx: Context[Any]) -> Callable[[], Any]:
-        values = {parameter: read(state, field) for parameter, field in named.items()}
-        if item is not None:
-            values[item] = ctx.arg
-        return partial(fn, *(read(state, field) for field in positional), **values)
+    def values_of(state: Any, ctx: Context[Any]) -> list[Any]:
+        return [ctx.arg if source is _ITEM else read(state, source) for source in sources]
 
     def update(result: Any) -> Any:
         if target is not None:
@@ -107,21 +110,37 @@ def _node(fn: Any, inputs: Any, into: Any, item: Any, effect: Any, *, as_list: b
             return result
         raise RESULT_WITHOUT_FIELD(function=name, result=result)
 
-    reads = dict.fromkeys((*positional, *named.values()))
+    reads = dict.fromkeys(source for source in sources if source is not _ITEM)
     writes = () if target is None else fields_in(target)  # without into= the function decides
     if is_async(fn):
 
         async def call_async(state: Any, ctx: Context[Any]) -> Any:
-            call = bound(state, ctx)
-            return update(await (call() if effect is None else ctx.effect(name, call, kind=effect)))
+            values = values_of(state, ctx)
+            return update(await (call(*values) if effect is None else ctx.effect(name, call, *values, kind=effect)))
 
         return declare_fields(call_async, reads=reads, writes=writes)
 
     def call_sync(state: Any, ctx: Context[Any]) -> Any:
-        call = bound(state, ctx)
-        return update(call() if effect is None else ctx.effect(name, call, kind=effect))
+        values = values_of(state, ctx)
+        return update(call(*values) if effect is None else ctx.effect(name, call, *values, kind=effect))
 
     return declare_fields(call_sync, reads=reads, writes=writes)
+
+
+def _calling(fn: Any, number: int, parameters: tuple[str, ...]) -> Callable[..., Any]:
+    """Return a function that calls *fn* with its values: the first *number* by position, the others by *parameters*.
+
+    It is async if *fn* is. As it takes the values, they are arguments of the effect: a call with other values is not
+    given the recorded result.
+    """
+
+    def call(*values: Any) -> Any:
+        return fn(*values[:number], **dict(zip(parameters, values[number:], strict=True)))
+
+    async def call_async(*values: Any) -> Any:
+        return await call(*values)
+
+    return call_async if is_async(fn) else call
 
 
 def _inputs(fn: Any, inputs: Any, item: str | None, name: str) -> tuple[tuple[str, ...], dict[str, str]]:
