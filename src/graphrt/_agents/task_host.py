@@ -50,6 +50,7 @@ from graphrt.harness.agent._bound_harness import BoundHarness
 from graphrt.harness.agent._host import (
     GRANTED,
     NO_SIGNAL,
+    Answered,
     Billed,
     CutOff,
     Granted,
@@ -155,11 +156,15 @@ class TaskHost:
         return () if models is None else models.answered()
 
     @property
-    def answered(self) -> Collection[str]:
-        """Keys of the questions with a valid answer: one that was not discarded."""
+    def answered(self) -> Mapping[str, Answered]:
+        """The questions with a valid answer, one that was not discarded, by key."""
         extra = self._task.extra  # the prefix "key=" marks a key chosen by the caller, as in `ask`
         known = () if extra is None else extra.interrupts
-        return {interrupt.base.removeprefix("key=") for interrupt in known if interrupt.answered and interrupt.current}
+        return {
+            interrupt.base.removeprefix("key="): Answered(interrupt.payload, interrupt.answer)
+            for interrupt in known
+            if interrupt.answered and interrupt.current
+        }
 
     def check(self) -> None:
         """Check that the attempt may still act; otherwise nothing is sent, charged or recorded.

@@ -13,6 +13,7 @@ from graphrt import START, Context, GraphBuilder, NodeError, RunResult, Runtime
 from graphrt.errors import BudgetExceededError, InputError
 from graphrt.harness import Agent, Budget, FunctionModel, ModelProfile
 from graphrt.reducers import append
+from graphrt.stores import MemoryStore
 
 from .calls import PRICED, Calls, agent, fan, took
 
@@ -260,6 +261,46 @@ def test_parallel_calls_may_be_answered_one_by_one(store: str, tmp_path: Any) ->
             result = runtime.resume("t", {result.interrupts[-1].id: 1})
 
     assert (result.status, calls.made, answers) == ("completed", 4, 3)
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+@pytest.mark.parametrize("owner", ["run", "node"])
+def test_refused_call_does_not_use_the_grant_of_another(owner: str, refused: int) -> None:
+    budget = Budget(calls=1, on_exceeded="interrupt")
+    of_run, of_node = (budget, {}) if owner == "run" else (None, {"budget": budget})
+    calls = Calls(took(90))
+
+    async def ask(harness: Any, question: str) -> str:
+        try:
+            return (await harness.run(question)).text
+        except BudgetExceededError:
+            return "refused"
+
+    async def all_at_once(state: State, ctx: Context) -> dict[str, Any]:
+        return {"said": await asyncio.gather(*(ask(ctx.harness, str(number)) for number in range(3)))}
+
+    graph = GraphBuilder(State, name="g").add_node("ask", all_at_once, **of_node).add_edge(START, "ask").compile()
+    runtime = Runtime(graph, store="memory:", harness=agent(calls), budget=of_run)
+    asked = runtime.run({}, thread="t").interrupts
+    assert len(asked) == 2
+    result = runtime.resume("t", {one.id: int(number != refused) for number, one in enumerate(asked)})
+
+    assert (result.status, sorted(result.state.said), calls.made) == ("completed", ["ok", "ok", "refused"], 2)
+
+
+def test_refusal_ends_with_the_limit_that_it_was_about() -> None:
+    calls = Calls(took(90))
+    store = MemoryStore()
+
+    def limited(most: int) -> Runtime[Any]:
+        budget = Budget(calls=most, on_exceeded="interrupt")
+        return Runtime(fan(2, asks_itself), store=store, harness=agent(calls), budget=budget)
+
+    limited(1).run({}, thread="t")
+    with pytest.raises(BudgetExceededError, match="answered with 0"):
+        limited(1).resume("t", 0)
+
+    assert limited(2).retry("t").status == "completed"
 
 
 async def asks_itself(state: Any, ctx: Context) -> dict[str, Any]:

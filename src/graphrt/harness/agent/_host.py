@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias, final
 
 from graphrt._ambient import running
@@ -32,6 +33,7 @@ _WARNED: Final[set[str]] = set()
 __all__ = [
     "GRANTED",
     "NO_SIGNAL",
+    "Answered",
     "Billed",
     "Composed",
     "CutOff",
@@ -157,6 +159,13 @@ class Question:
     """Name of the budget that the question is about; None if it is about none."""
 
 
+class Answered(NamedTuple):
+    """A question that was answered, and whose answer is valid."""
+
+    payload: Any
+    answer: Any
+
+
 GRANTED: Final = object()
 """The answer to a question about a budget to which the person's answer was added before."""
 
@@ -205,8 +214,8 @@ class Host(Protocol):
         ...
 
     @property
-    def answered(self) -> Collection[str]:
-        """Keys of the questions that a person has answered."""
+    def answered(self) -> Mapping[str, Answered]:
+        """The questions that a person has answered, by key."""
         ...
 
     def beside(self) -> AbstractAsyncContextManager[None]:
@@ -320,7 +329,7 @@ class StandaloneHost:
     stream_models: bool | None = None
     records: bool = False
     replies: Collection[str] = ()
-    answered: Collection[str] = ()
+    answered: Mapping[str, Answered] = MappingProxyType({})
 
     def __init__(self, *, deps: Any = None, emit: Callable[[Any], None] | None = None) -> None:
         self.deps: Any = deps

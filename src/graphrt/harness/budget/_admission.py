@@ -42,6 +42,10 @@ async def reserve(ledger: Ledger, want: Amounts, more: More) -> Hold:
     Raises:
         BudgetExceededError: It does not fit, and no increase was granted.
     """
+    # Amounts that were granted to other calls may leave room for this one, but they are not for it.
+    refused = more.refused(ledger)
+    if refused is not None:
+        raise refused[0].refusal(want, refused[1])
     while True:
         try:
             return await ledger.reserve(want)
@@ -61,6 +65,23 @@ class More:
         self._key = key
         self._model = profile.name
         self._asked = 0
+
+    def refused(self, ledger: Ledger) -> tuple[Ledger, str] | None:
+        """Return the ledger in the chain of *ledger* and the unit of which a person granted this call no more, if any.
+
+        The answer does not count once the budget has another limit.
+        """
+        for key, (payload, answer) in self._host.answered.items():
+            if not key.startswith(f"{self._key}/budget/"):
+                continue
+            unit = payload["short"]
+            more, problem = read_answer(answer, unit)
+            if problem or any(more.values()):
+                continue
+            for member in ledger.chain():
+                if member.of == payload["budget"] and getattr(member.budget, unit) == payload["limit"]:
+                    return member, unit
+        return None
 
     async def ask(self, ledger: Ledger, unit: str, want: Amounts) -> bool:
         """Ask a person for more of *unit*, and raise the limits of *ledger* by the answer.

@@ -26,6 +26,12 @@ from graphrt.events import Amounts
 
 __all__ = ["Ledger"]
 
+_INSIDE: Final = (
+    ", of which calls in progress hold {held}. It cannot wait for them to end, because it is part of one of them"
+)
+_REFUSED: Final = ", none of them for this call: its question for more was answered with 0"
+"""What the error about a call that does not fit adds to the amount that is left."""
+
 _log: Final = logging.getLogger("graphrt.harness")
 
 
@@ -196,6 +202,10 @@ class Ledger:
             short = self._short_of(want, held=False)
         return None if short is None else (short[0], limit_names()[short[1]])
 
+    def refusal(self, want: Amounts, unit: str) -> BudgetExceededError:
+        """Return the error for a call that takes *want*, and for which a person granted no more of *unit*."""
+        return self._exceeded(want, self, limit_names().index(unit), note=_REFUSED)
+
     # -- spending ------------------------------------------------------------------------------------------------
 
     async def reserve(self, want: Amounts) -> Hold:
@@ -222,7 +232,7 @@ class Ledger:
             if short is None and (inside or not tree.waiting):
                 return self._hold(want)
             if inside:
-                raise self._exceeded(want, *(short or (self, 0)), inside=True)
+                raise self._exceeded(want, *(short or (self, 0)), note=_INSIDE)
             waiting = _Waiting(self, want)
             tree.waiting.append(waiting)
         try:
@@ -364,7 +374,7 @@ class Ledger:
                 self._warned |= {unit_name, f"{unit_name} over"} if over else {unit_name}
                 yield self._warn, BudgetWarning(what=unit_name, of=self.of, used=now, limit=limit)
 
-    def _exceeded(self, want: Amounts, ledger: Ledger, at: int, *, inside: bool = False) -> BudgetExceededError:
+    def _exceeded(self, want: Amounts, ledger: Ledger, at: int, *, note: str = "") -> BudgetExceededError:
         if at == len(UNITS):
             return BUDGET_TIME_OVER(
                 did="does not fit",
@@ -377,9 +387,8 @@ class Ledger:
         unit = UNITS[at]
         max_amount, spent = unit.shown(ledger._limits[at] or 0), unit.shown(ledger._spent[at])
         held = unit.shown(ledger._held[at])
-        waits_for_itself = f", of which calls in progress hold {held:.15g}. It cannot wait for them to end, because it is part of one of them"
         return BUDGET_EXCEEDED(
-            inside=waits_for_itself if inside else "",
+            inside=note.format(held=f"{held:.15g}"),
             of=ledger.of,
             unit=unit.name,
             noun=unit.noun(want[at]),
