@@ -105,6 +105,16 @@ def test_task_finds_its_own_writes_at_once_and_others_after_the_commit() -> None
     assert seen == [("green tea", None), [("green tea", 0.5)], 1, ["green tea"]]
 
 
+@pytest.mark.parametrize("act", [put, lambda _, ctx: ctx.memory.delete("customers/1", "drink")], ids=["put", "delete"])
+def test_node_with_a_cache_must_not_write(act: Any) -> None:
+    """A result from the cache is used without calling the node."""
+    with Runtime(graph_of(act, cache=True), store="memory:") as runtime:
+        with pytest.raises(InputError, match=r"'n0' has cache= and writes") as refused:
+            runtime.run({}, thread="t")
+
+        assert refused.value.code == "no-memory"
+
+
 def test_failed_attempt_writes_nothing() -> None:
     def flaky(state: State, ctx: Context) -> None:
         ctx.memory.put("a", f"attempt {ctx.attempt}", ctx.attempt)

@@ -31,7 +31,7 @@ from graphrt._plan.fields import own
 from graphrt.commands import check_expiry
 from graphrt.errors import StoreError
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
-from graphrt.errors._codes.memory import GRAPH_TOOL_WITHOUT_MEMORY, NO_MEMORY
+from graphrt.errors._codes.memory import GRAPH_TOOL_WITHOUT_MEMORY, NO_MEMORY, UNUSABLE_IN_NODE
 from graphrt.stores._memory_items import LONGEST_SEARCH, check_key, check_size, score, words_of
 from graphrt.stores._vectors import nearness
 from graphrt.stores.filters import MemoryFilter
@@ -212,7 +212,7 @@ class TaskMemory:
         self, namespace: str, key: str, value: Any, expires_s: float | None, expires_at: datetime | float | None
     ) -> events.MemoryWritten:
         """Check the arguments and return the write of an item, without its embedding."""
-        self._context._check()
+        self._check_write()
         task = self._task
         check_expiry(expires_s, "expires_s= of an item of the memory")
         until = expiry(expires_s, expires_at)
@@ -270,9 +270,25 @@ class TaskMemory:
 
     def delete(self, namespace: str, key: str) -> None:
         """Delete the item when the superstep commits, if there is one then."""
-        self._context._check()
+        self._check_write()
         namespace = check_namespace(namespace, bare=True)
         self._write(events.MemoryWritten(task=self._task.id, namespace=namespace, key=check_key(key), deleted=True))
+
+    def _check_write(self) -> None:
+        """Check that the attempt may still act, and that its node may write: it has no `cache=`.
+
+        Raises:
+            InputError: The node has it (`no-memory`). A result from the cache is used without calling the node.
+        """
+        self._context._check()
+        task = self._task
+        if task.node.cache is not None:
+            raise UNUSABLE_IN_NODE(
+                node=task.node.name,
+                did="has cache= and writes to the memory, and a result from the cache is used without its writes",
+                advice="Leave out cache=, or write to the memory in another node.",
+                where=task.engine.where(task),
+            )
 
     def _write(self, event: events.MemoryWritten, spot: Spot | None = None) -> None:
         """Record a write of this execution and of the effect that makes it, at *spot* if a position was reserved."""

@@ -12,7 +12,7 @@ from typing import Any, final
 from langgraph.store.base import BaseStore, GetOp, Item, ListNamespacesOp, Op, PutOp, Result, SearchItem, SearchOp
 
 from graphrt._drivers.context import Context
-from graphrt.errors._codes.memory import NAMESPACES_IN_NODE
+from graphrt.errors._codes.memory import UNUSABLE_IN_NODE
 
 _MOST = 1_000
 """Maximum number of items that one search of the memory returns."""
@@ -57,7 +57,11 @@ class MemoryOfGraphrt(BaseStore):  # type: ignore[misc]  # LangGraph's types are
         if isinstance(op, SearchOp):
             return _page(op, memory.search("/".join(op.namespace_prefix), op.query or "", limit=_wanted(op)))
         if isinstance(op, ListNamespacesOp):
-            raise NAMESPACES_IN_NODE(node=self._ctx.node)
+            raise UNUSABLE_IN_NODE(
+                node=self._ctx.node,
+                did="lists the namespaces of its store, which nodes cannot do",
+                advice="Call runtime.memory.namespaces() outside of the run, or search the namespaces that the node knows.",
+            )
         if op.value is None:
             memory.delete("/".join(op.namespace), op.key)
         else:

@@ -43,10 +43,7 @@ GRAPH_TOOL_WITHOUT_MEMORY = NO_MEMORY.variant(
     known="the memory is kept by a store, and the graph has none of its own",
     fix="Pass a store for the memory, GraphTool(graph, store=...), or use it in a function tool or the agent's node.",
 )
-NAMESPACES_IN_NODE = NO_MEMORY.variant(
-    "Node {node!r} lists the namespaces of its store, which nodes cannot do.",
-    fix="Call runtime.memory.namespaces() outside of the run, or search the namespaces that the node knows.",
-)
+UNUSABLE_IN_NODE = NO_MEMORY.variant("Node {node!r} {did}.", fix="{advice}")
 TOOL_WITHOUT_MEMORY = NO_MEMORY.variant(
     "The tool {tool!r} works for no node that has a context, and so has no memory.",
     fix="Call the agent in a node by ctx.harness or ctx.bind(agent), in a run with a store.",
