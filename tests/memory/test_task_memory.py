@@ -105,6 +105,21 @@ def test_task_finds_its_own_writes_at_once_and_others_after_the_commit() -> None
     assert seen == [("green tea", None), [("green tea", 0.5)], 1, ["green tea"]]
 
 
+def test_own_writes_are_ranked_among_the_items_of_the_store_and_expire() -> None:
+    def node(state: State, ctx: Context) -> dict[str, Any]:
+        ctx.memory.put("a", "own", "tea")
+        ctx.memory.put("a", "own too", "green tea")
+        ctx.memory.put("a", "late", "green tea", expires_at=999)
+        items = ctx.memory.search("a", "green tea")
+        return {"found": [[item.key for item in items], ctx.memory.get("a", "late")]}
+
+    with Runtime(graph_of(node), store="memory:", clock=VirtualClock(1_000.0)) as runtime:
+        runtime.memory.put("a", "stored", "green tea")
+        runtime.memory.put("a", "late", "tea")
+
+        assert runtime.run({}, thread="t").state.get("found") == [["own too", "stored", "own"], None]
+
+
 @pytest.mark.parametrize("act", [put, lambda _, ctx: ctx.memory.delete("customers/1", "drink")], ids=["put", "delete"])
 def test_node_with_a_cache_must_not_write(act: Any) -> None:
     """A result from the cache is used without calling the node."""

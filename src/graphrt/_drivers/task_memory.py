@@ -350,7 +350,7 @@ class TaskMemory:
         criteria = self._wanted(verb, args)
         criteria = replace(criteria, vector=vector_of(await self._aembedded(self._query(verb, args))))
 
-        async def stored(*_: Any) -> list[dict[str, Any]]:
+        async def stored(*_: Any) -> dict[str, Any]:
             """Read the store: the effect that records it."""
             return await call_store(self._services, self._stored, criteria, args)
 
@@ -373,14 +373,15 @@ class TaskMemory:
         query: str = check_storable(self._task.engine, self._task, args[1], "searches the memory")
         return query.strip()
 
-    def _stored(self, criteria: MemoryFilter, args: tuple[Any, ...]) -> list[dict[str, Any]]:
-        """Read the store, and return the items in their recorded form."""
-        tenant = beside(self._task.engine.thread or "", "")
-        inner = replace(criteria, namespace=f"{tenant}{criteria.namespace}", now=self._services.clock())
+    def _stored(self, criteria: MemoryFilter, args: tuple[Any, ...]) -> dict[str, Any]:
+        """Read the store, and return the time of the read and the items, in their recorded form."""
+        tenant, now = beside(self._task.engine.thread or "", ""), self._services.clock()
+        inner = replace(criteria, namespace=f"{tenant}{criteria.namespace}", now=now)
         # Request as many additional items as the task has written itself, because these may replace items of the store.
         limit = (args[2] if len(args) == 3 else 1) + len(self._writes())
         items = self._store.query(inner, limit=limit)
-        return [recorded(item._replace(namespace=item.namespace[len(tenant) :]), self._codec) for item in items]
+        found = [recorded(item._replace(namespace=item.namespace[len(tenant) :]), self._codec) for item in items]
+        return {"read_at": now, "items": found}
 
     @property
     def _codec(self) -> Codec:
@@ -390,8 +391,11 @@ class TaskMemory:
         """Return the writes of this execution so far."""
         return self._task.memory_writes(self._execution).items
 
-    def _overlaid(self, criteria: MemoryFilter, args: tuple[Any, ...], stored: list[Any]) -> list[MemoryItem]:
-        """Combine the items read from the store with the writes of this execution, which come first."""
+    def _overlaid(self, criteria: MemoryFilter, args: tuple[Any, ...], stored: Mapping[str, Any]) -> list[MemoryItem]:
+        """Combine the items read from the store with the writes of this execution, in the order of a search.
+
+        The writes are newer than all items of the store, so they come first among equal scores.
+        """
         writes = self._writes()
         own_items: list[MemoryItem] = []
         for (namespace, key), event in reversed([*writes.items()]):  # the newest write first
@@ -404,11 +408,14 @@ class TaskMemory:
                 expires_at=event.expires_at,
             )
             score = self._score(criteria, event)
-            if not event.deleted and score:
+            expired = event.expires_at is not None and event.expires_at <= stored["read_at"]
+            if not event.deleted and not expired and score:
                 own_items.append(replace(item, score=score))
-        own_items.sort(key=lambda item: -item.score)
-        stored_items = [MemoryItem(**record) for record in stored if (record["namespace"], record["key"]) not in writes]
-        return [*own_items, *stored_items][: args[2] if len(args) == 3 else 1]
+        stored_items = [
+            MemoryItem(**record) for record in stored["items"] if (record["namespace"], record["key"]) not in writes
+        ]
+        items = sorted([*own_items, *stored_items], key=lambda item: -item.score)
+        return items[: args[2] if len(args) == 3 else 1]
 
     def _score(self, criteria: MemoryFilter, event: events.MemoryWritten) -> float:
         """Return the score of an item written by this execution, with equal weight for all words; 0 without a match."""
