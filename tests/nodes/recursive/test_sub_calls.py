@@ -35,6 +35,8 @@ def result_of(answers: list[str], combine: str, failed: tuple[int, ...] = ()) ->
     ("combine", "answers", "wanted"),
     [
         ("sum", ["1", "NONE", "2.50", "1,000", "-3", ""], "sum = 1000.50"),
+        ("sum", ["-$5", "\u22125", "$-5", "-US$5", "- 5", "It is -\u20ac1,000.50.", "minus 5"], "sum = -1020.50"),
+        ("min", ["\u20135", "+3", "$4", "Total:2", "5%"], "min = -5"),
         ("sum", ["NONE"], "sum = 0"),
         ("sum", ["0.1"] * 10, "sum = 1.0"),
         ("sum", ["99999999999999999999", "1"], "sum = 100000000000000000000"),
@@ -46,6 +48,13 @@ def result_of(answers: list[str], combine: str, failed: tuple[int, ...] = ()) ->
 )
 def test_numbers_are_combined_exactly(combine: str, answers: list[str], wanted: str) -> None:
     assert result_of(answers, combine)[0] == wanted
+
+
+@pytest.mark.parametrize(
+    "answer", ["3.5 million", "$2 thousand", "35 Millionen", "1,234k", "3.5e6", "3-4", "1/2", "12:30", "1,50", "item-5"]
+)
+def test_answer_is_not_cut_to_a_number_that_it_does_not_mean(answer: str) -> None:
+    assert result_of(["5", answer], "sum")[0] == "sum = 5"
 
 
 def test_answer_that_is_not_one_number_is_skipped_and_named() -> None:

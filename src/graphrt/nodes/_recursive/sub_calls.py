@@ -21,7 +21,16 @@ Combine: TypeAlias = Literal["list", "unique", "sum", "min", "max", "count"]
 """How the answers of a map are combined."""
 NOTHING: Final = "NONE"
 """The answer of a sub-call whose piece says nothing about the question."""
-_NUMBER: Final = re.compile(r"[-+]?(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)?(?![\w])")
+_DASHES: Final = r"-\u2013\u2212"
+"""The hyphen, the en dash and the minus sign."""
+_NUMBER: Final = re.compile(
+    # A sign, which may stand before a currency: -5, -$5, -EUR 5, minus 5.
+    rf"(?:(?<![\w.])([{_DASHES}+]|\u2212\s|(?i:minus|negative)\s+)(?:[A-Z]{{0,3}}[$\xa2-\xa5\u20a0-\u20cf]\s?|[A-Z]{{3}}\s)?)?"
+    # No part of a range, a date, a time, a fraction or a name: 3-4, 12:30, 1/2, v2, item-5.
+    rf"(?<![\w.])(?<!\d[{_DASHES}:/,])(?<![^\W\d][{_DASHES}])(\d+(?:,\d{{3}})*(?:\.\d+)?)(?!\w|[{_DASHES}.,:/]\d)"
+    # And not a number of thousands or millions.
+    r"(?![\s-]*(?i:dozen|hundred|thousand|lakh|crore|(?:m|b|tr)ill(?:i?[o\xf3]n|iard)\w*|k|m|b|bn|mn|mio|mrd)s?\b)"
+)
 _LISTED: Final = 5
 """Maximum number of failed pieces that a result names."""
 
@@ -144,8 +153,13 @@ def _reduced(combine: str, numbers: Sequence[Decimal]) -> str:
 
 
 def _number(text: str) -> Decimal | None:
+    """Return the number in *text*, which may have other words; None if there is not exactly one."""
     numbers = _NUMBER.findall(text)
-    return Decimal(numbers[0].replace(",", "")) if len(numbers) == 1 else None
+    if len(numbers) != 1:
+        return None
+    ((sign, digits),) = numbers
+    number = Decimal(digits.replace(",", ""))
+    return number if sign in ("", "+") else -number
 
 
 def _says_nothing(finding: Mapping[str, Any]) -> bool:
