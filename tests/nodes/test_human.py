@@ -206,6 +206,34 @@ def test_fields_are_edited_at_a_terminal() -> None:
     assert routed(terminal=lines).run({"answer": "Leaves."}).state.answer == "Hot leaves."
 
 
+@pytest.mark.parametrize(
+    ("field", "typed", "wanted"),
+    [
+        ("answer", "1984", "1984"),
+        ("answer", '"Hi"', '"Hi"'),
+        ("words", "5", 5),
+        ("pages", '["a"]', ["a"]),
+        ("review", '{"a": 1}', {"a": 1}),
+        ("verdict", "null", "null"),
+    ],
+)
+def test_typed_value_has_the_type_of_its_field(field: str, typed: str, wanted: Any) -> None:
+    node = human("Well?", into="topic", record="error", edit=field, terminal=Terminal("edit", "Ann", "", typed))
+    state = one(node).run({}).state
+
+    assert getattr(state, field) == wanted
+    assert state.error is not None
+    assert state.error["edits"] == {field: wanted}
+
+
+def test_typed_value_that_does_not_fit_is_asked_for_again() -> None:
+    lines = Terminal("edit", "Ann", "", "many", "edit", "Ann", "", "5")
+    node = human("Well?", into="topic", edit="words", terminal=lines)
+
+    assert one(node).run({}).state.words == 5
+    assert lines.shown[4].startswith("Not valid: words: Input should be a valid integer")
+
+
 def test_end_of_the_input_pauses_the_run() -> None:
     with Runtime(routed(terminal=Terminal("approve")), store="memory:") as runtime:
         assert runtime.run({}, thread="t").status == "interrupted"

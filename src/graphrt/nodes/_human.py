@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -100,7 +101,8 @@ def human(
         }
         reader = line_reader(terminal=terminal)
         if reader is not None:
-            response = ctx.effect("terminal", ask_at_terminal, reader, payload, rules, answer_type)
+            ask_here = partial(ask_at_terminal, fields=ctx._task.engine.plan.state.fields)
+            response = ctx.effect("terminal", ask_here, reader, payload, rules, answer_type)
             if response is not None:
                 return update(response)
         if timeout_s is None:
