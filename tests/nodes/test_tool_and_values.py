@@ -19,7 +19,7 @@ from graphrt import (
     UpdateError,
 )
 from graphrt.harness import Template
-from graphrt.nodes import clear_error, copy_of, record_error, router, set_value, tool
+from graphrt.nodes import batch, clear_error, copy_of, record_error, router, set_value, tool
 
 from .support import State, one
 
@@ -43,6 +43,46 @@ def test_parameters_without_a_default_get_the_fields_of_their_names() -> None:
 @pytest.mark.parametrize("inputs", [["topic", "answer"], {"topic": "topic", "answer": "answer"}])
 def test_inputs_name_the_fields(inputs: Any) -> None:
     assert one(tool(join, inputs=inputs, into="answer")).run({"answer": "?"}).state.answer == "tea?"
+
+
+def noted(page: str, topic: str, mark: str = ".") -> str:
+    return f"{page} on {topic}{mark}"
+
+
+def noted_by_position(page: str, topic: str, /, mark: str = ".") -> str:
+    return f"{page} on {topic}{mark}"
+
+
+def noted_last(topic: str, page: str, /, *, mark: str = ".") -> str:
+    return f"{page} on {topic}{mark}"
+
+
+@pytest.mark.parametrize("fn", [noted, noted_by_position, noted_last])
+@pytest.mark.parametrize("inputs", [None, "topic", {"topic": "topic"}], ids=str)
+def test_inputs_fill_the_parameters_that_are_not_the_item(fn: Any, inputs: Any) -> None:
+    work = tool(fn, inputs=inputs, item="page", into="notes", as_list=True)
+
+    assert one(batch(State, work, over="pages")).run({"pages": ["a", "b"]}).state.notes == ["a on tea.", "b on tea."]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"item": "pages"},
+        {"item": 5},
+        {"item": "page", "inputs": {"page": "topic"}},
+        {"inputs": 5},
+        {"inputs": ()},
+        {"inputs": ("topic", "answer", "verdict", "words")},
+        {"inputs": {"page": "topic"}},
+        {"inputs": {"page": "topic", "topc": "topic"}},
+        {"item": "mark", "inputs": ("answer", "topic", "verdict")},
+    ],
+    ids=str,
+)
+def test_inputs_that_do_not_fit_the_function_are_refused_at_once(options: Any) -> None:
+    with pytest.raises(InputError, match=r"tool\(\)"):
+        tool(noted, into="answer", **options)
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
-from graphrt._arguments import is_async, is_mapping
+from graphrt._arguments import is_async, is_iterable, is_mapping
 from graphrt._drivers.context import Context
-from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, INVALID_ARGUMENT
+from graphrt.errors._codes.arguments import ARGUMENT_NEEDS_ANOTHER, ARGUMENT_OUT_OF_BOUNDS, INVALID_ARGUMENT
 from graphrt.errors._codes.ready_nodes import RESULT_WITHOUT_FIELD
 from graphrt.graph import declare_fields
 from graphrt.nodes._state_access import (
@@ -44,8 +44,8 @@ def tool(
 
     Args:
         fn: The function, sync or async.
-        inputs: Fields for its positional parameters, in order; or parameters to fields. By default each parameter
-            without a default gets the field of its name.
+        inputs: Fields for its parameters, in order and without that of *item*; or parameters to fields. By default each
+            parameter without a default gets the field of its name.
         into: The field for the result, or fields to keys (or attributes) of the result. By default the result is an
             update itself: a mapping of fields, or None.
         item: The parameter that gets `ctx.arg`, the item of a batch or the argument of a Send.
@@ -92,8 +92,6 @@ def _node(fn: Any, inputs: Any, into: Any, item: Any, effect: Any, *, as_list: b
         )
     name = getattr(fn, "__name__", type(fn).__name__)
     positional, named = _inputs(fn, inputs, item, name)
-    if item is not None:
-        named[item] = _ITEM
     sources = (*positional, *named.values())
     call = _calling(fn, len(positional), tuple(named))
     target = None if into is None else checked_into(into, "tool()")
@@ -143,26 +141,71 @@ def _calling(fn: Any, number: int, parameters: tuple[str, ...]) -> Callable[...,
     return call_async if is_async(fn) else call
 
 
-def _inputs(fn: Any, inputs: Any, item: str | None, name: str) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the fields of the positional parameters, and the named parameters with their fields."""
-    if is_mapping(inputs):
-        parameters = checked_names("inputs", tuple(inputs), "tool()")
-        checked_names("inputs", tuple(dict.fromkeys(inputs.values())), "tool()")
-        return (), {parameter: inputs[parameter] for parameter in parameters}
-    if inputs is not None:
-        fields: tuple[str, ...] = (inputs,) if isinstance(inputs, str) else tuple(inputs)
-        checked_names("inputs", tuple(dict.fromkeys(fields)), "tool()")
-        return fields, {}
+def _inputs(fn: Any, inputs: Any, item: Any, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the fields of the positional parameters, and the named parameters with their fields; _ITEM for the item.
+
+    Raises:
+        InputError: *inputs* or *item* is wrong, or *fn* cannot be called with them.
+    """
+    if item is not None:
+        checked_names("item", item, "tool()", least=1)
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):
+        signature = None
+    known = [] if signature is None else [*signature.parameters.values()]
+    by_position = [p.name for p in known if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    if is_mapping(inputs):
+        checked_names("inputs", tuple(inputs), "tool()")
+        checked_names("inputs", tuple(dict.fromkeys(inputs.values())), "tool()")
+        if item in inputs:
+            raise INVALID_ARGUMENT(
+                argument="item= of tool()", value=item, wanted="a parameter that inputs= gives no field"
+            )
+        named |= inputs
+    elif inputs is not None:
+        positional += inputs if is_iterable(inputs) and not isinstance(inputs, str) else (inputs,)
+        checked_names("inputs", tuple(dict.fromkeys(positional)), "tool()")
+    elif signature is not None:
+        named |= {
+            p.name: p.name for p in known if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        }
+    else:
         raise INVALID_ARGUMENT(
             argument="inputs= of tool()",
             value=None,
             wanted=f"the fields for the parameters of {name}(), which are unknown: inputs=('field',), or inputs=() for none",
+        )
+    if item is not None:
+        if item in by_position[: len(positional)]:  # the fields are for the parameters around it
+            positional.insert(by_position.index(item), _ITEM)
+        else:
+            named[item] = _ITEM
+    for parameter in known[len(positional) :]:
+        if parameter.kind is not parameter.POSITIONAL_ONLY or parameter.name not in named:
+            break
+        positional.append(named.pop(parameter.name))
+    _check_call(fn, positional, named, name)
+    return tuple(positional), named
+
+
+def _check_call(fn: Any, positional: list[Any], named: dict[str, Any], name: str) -> None:
+    """Check that *fn* can be called so.
+
+    Raises:
+        InputError: It cannot.
+    """
+    try:
+        own = inspect.signature(fn, follow_wrapped=False)  # a wrapper may have fewer parameters than what it wraps
+    except (TypeError, ValueError):
+        return
+    try:
+        own.bind(*positional, **named)
+    except TypeError as error:
+        raise ARGUMENT_OUT_OF_BOUNDS(
+            problem=f"inputs= and item= of tool() do not fit the function: {error}",
+            known=f"{name}{own}",
+            wanted="a field for each parameter without a default, but that of item=, which names a parameter",
         ) from None
-    known = [p for p in signature.parameters.values() if p.default is p.empty and p.name != item]
-    positional = [p for p in known if p.kind is p.POSITIONAL_ONLY]
-    if positional:
-        return tuple(p.name for p in positional), {}
-    return (), {p.name: p.name for p in known if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
