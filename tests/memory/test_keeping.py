@@ -109,6 +109,19 @@ def test_file_that_is_not_an_export_or_has_a_newer_form_is_refused(content: byte
     assert refused.value.code == code
 
 
+@pytest.mark.parametrize(
+    "part",
+    ['"expires_at":"2027-01-01"', '"expires_at":true', '"expires_at":NaN', f'"expires_at":1{"0" * 400}',
+     '"vector":"AAA="', '"vector":5'],
+)  # fmt: skip
+def test_item_with_a_wrong_part_is_refused_with_its_line(part: str) -> None:
+    item = '{"namespace":"a","key":"k","body":"1","vector":null,"expires_at":null,' + part + "}\n"
+    content = '{"form":"graphrt-memory/1","items":1}\n' + item
+    with Runtime(graph(), store="memory:") as runtime, pytest.raises(InputError, match="Line 2 is not") as refused:
+        runtime.memory.import_items(io.BytesIO(content.encode()))
+    assert refused.value.code == "bad-archive"
+
+
 @pytest.mark.needs("cryptography")
 def test_encrypted_store_reveals_neither_values_nor_words(tmp_path: Path) -> None:
     store = EncryptedStore(SqliteStore(tmp_path / "runs.db"), {"k": bytes(range(32))})

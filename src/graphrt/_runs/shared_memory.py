@@ -10,12 +10,13 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 from pydantic_core import from_json, to_json
 
-from graphrt._arguments import is_async
+from graphrt._arguments import is_async, is_number
 from graphrt._codec import NotStorable
 from graphrt._drivers.embedding import aembedded, embedded, vector_of
 from graphrt._drivers.task_memory import MemoryItem, recorded, search_filter
@@ -32,6 +33,7 @@ from graphrt.errors._codes.memory import NO_MEMORY
 from graphrt.errors._codes.stores import BAD_ARCHIVE, EXPORT_DECRYPTED, STORE_NEWER
 from graphrt.stores import _archive as archive
 from graphrt.stores._memory_items import check_key, check_size
+from graphrt.stores._vectors import is_packed
 from graphrt.stores.filters import MemoryFilter, NamespaceFilter
 from graphrt.stores.ids import check_namespace
 from graphrt.stores.values import MemoryWrite, StoredItem
@@ -370,9 +372,13 @@ def _read(source: Any) -> list[MemoryWrite]:
                 item: dict[str, Any] = from_json(line)
                 body = item["body"].encode()
                 vector = None if item["vector"] is None else b64decode(item["vector"], validate=True)
-                words = words_in(item["key"], body)
-                writes.append(MemoryWrite(item["namespace"], item["key"], body, words, item["expires_at"], vector))
-            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                expires_at, words = item["expires_at"], words_in(item["key"], body)
+                if expires_at is not None and not (is_number(expires_at) and isfinite(expires_at)):
+                    raise ValueError("not a time")
+                if vector is not None and not is_packed(vector):
+                    raise ValueError("not a vector")
+                writes.append(MemoryWrite(item["namespace"], item["key"], body, words, expires_at, vector))
+            except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
                 raise BAD_ARCHIVE(
                     why=f"Line {number} is not an item of the memory.", fix="Export the memory again."
                 ) from error
