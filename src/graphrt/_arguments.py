@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from math import inf
 from types import FunctionType
-from typing import Any, Literal, TypeGuard, TypeVar, overload
+from typing import Any, Literal, TypeGuard, TypeVar, final, overload
 
 import typing_extensions as te
 
@@ -240,3 +240,18 @@ def is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
 def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
     """Return whether *value* is a list or a tuple."""
     return isinstance(value, (list, tuple))
+
+
+@final
+class MappingError(Exception):
+    """A mapping function of graphrt's own failed because of an argument of the user's, which the error shall name.
+
+    Args:
+        mapping: The argument, such as `context= of recursive()`.
+        cause: What it raised.
+    """
+
+    def __init__(self, mapping: str, cause: BaseException) -> None:
+        super().__init__(mapping, cause)
+        self.mapping = mapping
+        self.cause = cause

@@ -19,7 +19,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from graphrt._arguments import is_mapping
+from graphrt._arguments import MappingError, is_mapping
 from graphrt._cancellations import failures
 from graphrt._codec import NotStorable
 from graphrt._engine.edit import folded_in
@@ -458,7 +458,11 @@ def _call(fn: Callable[[Any], Any], state: Any, option: str, task: Task, parent:
     Raises:
         InputError: The function raised.
     """
+    mapping = f"{option}= of nested graph {task.node.name!r}"
     try:
         return fn(state)
+    except MappingError as error:
+        mapping, cause = error.mapping, error.cause
     except failures() as error:
-        raise BAD_MAPPING(option=option, node=task.node.name, error=error, where=parent.where(task)) from error
+        cause = error
+    raise BAD_MAPPING(mapping=mapping, error=cause, where=parent.where(task)) from cause

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphrt import InputError
+from graphrt import START, GraphBuilder, InputError
 from graphrt.harness import FunctionModel
 from graphrt.nodes import RecursiveLimits, recursive
 from graphrt.nodes._recursive.limits import size_of_prompt
@@ -58,6 +60,28 @@ def test_context_that_is_not_a_string_is_refused(given: Any) -> None:
 
     assert graph.run({"book": given}).state.error == "bad-mapping"
     assert model.calls == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"context": lambda _: Path("missing.txt")}, "context= of recursive() raised FileNotFoundError"),
+        ({"context": lambda _: 42}, "context= of recursive() raised InputError: an int is not a text"),
+        ({"context": "book"}, "context='book' of recursive() raised InputError"),
+        (
+            {"context": lambda _: "text", "question": lambda _: 42},
+            "question= of recursive() raised TypeError: it returned an int, not a text",
+        ),
+    ],
+)
+def test_error_about_a_value_names_the_argument_that_defines_it(wrong: dict[str, Any], message: str) -> None:
+    options: dict[str, Any] = {"question": "Why?", "context": "book", **wrong}
+    node = recursive(State, **options, into="answer", model=FunctionModel(librarian))
+    graph = GraphBuilder(State, name="g").add_node("ask", node).add_edge(START, "ask").compile()
+
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        graph.run({"book": 42})
+    assert caught.value.code == "bad-mapping"
 
 
 def test_a_template_fills_the_question_from_the_state() -> None:

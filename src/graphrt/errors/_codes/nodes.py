@@ -251,8 +251,8 @@ DEPTH_LIMIT = ErrorCode(
 BAD_MAPPING = ErrorCode(
     "bad-mapping",
     InputError,
-    "{option}= of nested graph {node!r} raised {error:described}",
-    fix="Correct the mapping function.",
+    "{mapping} raised {error:described}",
+    fix="Correct what {mapping} does, or the values of the state that it gets.",
 )
 
 DEADLINE = ErrorCode(

@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar, final
 import typing_extensions as te
 from pydantic import BaseModel
 
+from graphrt._arguments import MappingError, a_kind
+from graphrt._cancellations import failures
 from graphrt.commands import END, START
 from graphrt.errors._codes.arguments import INVALID_ARGUMENT
 from graphrt.graph import CompiledGraph, GraphBuilder
@@ -103,15 +105,40 @@ def recursive(
     if target.isidentifier():
         Template(f"{{{target}}}").check(state)
 
+    def text_of(values: Any) -> LongText:
+        return LongText.of(source(values) if callable(source) else read(values, source))
+
+    def words_of(values: Any) -> str:
+        if isinstance(question_source, Template):
+            return question_source.render(values)
+        words: Any = question_source(values)
+        if not isinstance(words, str):
+            raise TypeError(f"it returned {a_kind(words)}, not a text")
+        return words
+
+    context_argument = "context=" if callable(source) else f"context={source!r}"
+
     def begin(values: Any) -> dict[str, Any]:
-        text = LongText.of(source(values) if callable(source) else read(values, source))
-        words = question_source.render(values) if isinstance(question_source, Template) else question_source(values)
+        text = _taken(text_of, values, f"{context_argument} of recursive()")
+        words = _taken(words_of, values, "question= of recursive()")
         return {"source": text, "question": words, "start": 0, "end": text.length, "allowed": setup.limits.calls}
 
     builder: GraphBuilder[S, Mapping[str, Any]] = GraphBuilder(state, name=setup.name)
     builder.add_node(_READ, reader_graph(setup), input=begin, output={target: "answer"}, budget=setup.limits.budget)
     builder.add_edge(START, _READ).add_edge(_READ, END)
     return builder.compile()
+
+
+def _taken(fn: Callable[[Any], Any], values: Any, argument: str) -> Any:
+    """Return `fn(values)`, which *argument* of `recursive` defines.
+
+    Raises:
+        MappingError: It failed. The error of the run then names *argument*, not the graph inside.
+    """
+    try:
+        return fn(values)
+    except failures() as error:
+        raise MappingError(argument, error) from error
 
 
 def _setup(model: Any, options: ReaderOptions) -> Setup:
