@@ -58,7 +58,7 @@ class StateSchema:
 
     # fmt: off
     __slots__ = (
-        "_also", "_hidden", "assigned", "cls", "fields", "keeps", "kind", "problems", "redacted",
+        "_also", "_hidden", "as_mapping", "assigned", "cls", "fields", "keeps", "kind", "problems", "redacted",
         "title", "unquoted", "untracked", "varying", "view",
     )
     # fmt: on
@@ -81,6 +81,9 @@ class StateSchema:
         """Keys that an input may have in addition to the fields: aliases, InitVars."""
         self.view: Callable[[Values], Any] = dict[str, Any].copy
         """Makes the view, the object that nodes and routers receive. It shares the values, but not the dict itself."""
+        self.as_mapping: Callable[[Any], Any] = getattr(self.cls, "__graphrt_as_mapping__", _unchanged)
+        """Turns an input into a mapping of fields if it is an instance of a class that stands for the state; returns any
+        other unchanged. The state class may define it: a converted graph has such classes."""
         self.kind: str = _kind(self.cls)
         """"pydantic", "dataclass", "typeddict" or "unknown"."""
         match self.kind:
@@ -216,6 +219,7 @@ class StateSchema:
         """
         if graph_input.__class__ is Recorded:
             return self.unchecked(graph_input)
+        graph_input = self.as_mapping(graph_input)
         if self.is_instance(graph_input):
             return self._initial_instance(graph_input, where)
         if given_as is not None:
@@ -498,3 +502,7 @@ def _kind(cls: Any) -> str:
     if isinstance(cls, type) and dataclasses.is_dataclass(cls):
         return "dataclass"
     return "unknown"
+
+
+def _unchanged(graph_input: Any) -> Any:
+    return graph_input

@@ -128,7 +128,7 @@ def given_fields(plan: Plan, input_: Any) -> frozenset[str]:
     Defaults do not count, since a factory may create a different one for each input. With a reducer of the whole state,
     the input of a finished thread is one value, under `WHOLE`.
     """
-    fields = plan.state.fields
+    fields, input_ = plan.state.fields, plan.state.as_mapping(input_)
     names: Iterable[Any] = getattr(input_, "model_fields_set", fields)
     if is_mapping(input_):
         schema = plan.spec.input_schema

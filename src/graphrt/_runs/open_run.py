@@ -433,7 +433,7 @@ def checked_update(engine: Engine, input_: Any, *, what: str = "The input of a f
         return _checked_whole(engine, input_, what)
     if input_.__class__ is Recorded:
         return plan.state.own_all(input_)
-    entries: Any = input_
+    entries: Any = plan.state.as_mapping(input_)
     validated: frozenset[str] = frozenset()
     schema = plan.spec.input_schema
     if plan.state.is_instance(input_):

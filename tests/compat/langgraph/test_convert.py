@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -15,6 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.channels import EphemeralValue, Topic, UntrackedValue
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config, get_store, get_stream_writer
 from langgraph.errors import NodeError
 from langgraph.func import task
@@ -332,6 +333,31 @@ def test_node_gets_an_instance_of_its_input_schema() -> None:
         return {"log": [repr(state)]}
 
     assert same(graph_of(Log, {"a": node}, (START, "a")), {"value": 3, "log": []})["log"] == ["Part(value=3)"]
+
+
+class Tale(BaseModel):
+    title: str
+    author: str | None = None
+    notes: Annotated[list[str], operator.add] = ["new"]
+
+
+@dataclass
+class Song:
+    title: str
+    author: str | None = None
+    notes: Annotated[list[str], operator.add] = field(default_factory=lambda: ["new"])
+
+
+@pytest.mark.parametrize("kind", [Tale, Song])
+def test_input_may_be_an_instance_of_the_state_class(kind: Any) -> None:
+    """Also for the next run of a thread."""
+    graph = graph_of(kind, {"a": lambda state: {"notes": [state.title]}}, (START, "a"))
+    theirs = graph.compile(checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "t"}}
+    ours = Runtime(convert(graph)[0], store="memory:")
+
+    for state in (kind(title="one"), kind(title="two", author="Ann", notes=["x"])):
+        assert ours.run(state, thread="t").state == theirs.invoke(state, config)
 
 
 def test_async_nodes_run_on_the_loop_of_the_caller() -> None:

@@ -18,9 +18,11 @@ import collections.abc
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final, Union, final
 
 import typing_extensions as te
+from langgraph.types import Command, Send
 from pydantic_core import core_schema
 
 from graphrt import reducers
@@ -223,8 +225,10 @@ def fields_of(graph: GraphDescription, notes: Notes, *, extra: Mapping[str, Any]
         hints[name], updates[name] = te.NotRequired[hint], Any
     typed: Any = te.TypedDict
     name = getattr(graph.state_schema, "__name__", None) or "State"
+    state = typed(name, hints)
+    state.__graphrt_as_mapping__ = partial(_as_mapping, keys=graph.inputs)
     return Fields(
-        state=typed(name, hints),
+        state=state,
         update=typed(f"{name}Update", updates, total=False),
         channels=frozenset(graph.channels),
         reducers=folds,
@@ -233,6 +237,16 @@ def fields_of(graph: GraphDescription, notes: Notes, *, extra: Mapping[str, Any]
         takes={key: MESSAGES if key in of_messages else FOLDED if key in folds else LAST for key in graph.channels},
         untracked=frozenset(key for key, channel in graph.channels.items() if channel.kind == "untracked"),
     )
+
+
+def _as_mapping(value: Any, *, keys: Sequence[str]) -> Any:
+    """Return an instance of a class with annotations, such as the state's, as the input that LangGraph makes of it.
+
+    Other values are returned unchanged.
+    """
+    if lg.is_a(value, dict, Command, Send) or not lg.get_cached_annotated_keys(value.__class__):
+        return value
+    return dict(lg.get_update_as_tuples(value, keys))
 
 
 def _response_classes(graph: GraphDescription) -> tuple[Any, ...]:
