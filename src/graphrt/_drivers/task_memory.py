@@ -350,7 +350,7 @@ class TaskMemory:
         criteria = self._wanted(verb, args)
         criteria = replace(criteria, vector=vector_of(await self._aembedded(self._query(verb, args))))
 
-        async def stored(*_: Any) -> dict[str, Any]:
+        async def stored(*_: Any) -> list[dict[str, Any]]:
             """Read the store: the effect that records it."""
             return await call_store(self._services, self._stored, criteria, args)
 
@@ -373,15 +373,14 @@ class TaskMemory:
         query: str = check_storable(self._task.engine, self._task, args[1], "searches the memory")
         return query.strip()
 
-    def _stored(self, criteria: MemoryFilter, args: tuple[Any, ...]) -> dict[str, Any]:
-        """Read the store, and return the time of the read and the items, in their recorded form."""
-        tenant, now = beside(self._task.engine.thread or "", ""), self._services.clock()
-        inner = replace(criteria, namespace=f"{tenant}{criteria.namespace}", now=now)
+    def _stored(self, criteria: MemoryFilter, args: tuple[Any, ...]) -> list[dict[str, Any]]:
+        """Read the store, and return the items in their recorded form."""
+        tenant = beside(self._task.engine.thread or "", "")
+        inner = replace(criteria, namespace=f"{tenant}{criteria.namespace}", now=self._services.clock())
         # Request as many additional items as the task has written itself, because these may replace items of the store.
         limit = (args[2] if len(args) == 3 else 1) + len(self._writes())
         items = self._store.query(inner, limit=limit)
-        found = [recorded(item._replace(namespace=item.namespace[len(tenant) :]), self._codec) for item in items]
-        return {"read_at": now, "items": found}
+        return [recorded(item._replace(namespace=item.namespace[len(tenant) :]), self._codec) for item in items]
 
     @property
     def _codec(self) -> Codec:
@@ -391,7 +390,7 @@ class TaskMemory:
         """Return the writes of this execution so far."""
         return self._task.memory_writes(self._execution).items
 
-    def _overlaid(self, criteria: MemoryFilter, args: tuple[Any, ...], stored: Mapping[str, Any]) -> list[MemoryItem]:
+    def _overlaid(self, criteria: MemoryFilter, args: tuple[Any, ...], stored: list[Any]) -> list[MemoryItem]:
         """Combine the items read from the store with the writes of this execution, in the order of a search.
 
         The writes are newer than all items of the store, so they come first among equal scores.
@@ -408,12 +407,10 @@ class TaskMemory:
                 expires_at=event.expires_at,
             )
             score = self._score(criteria, event)
-            expired = event.expires_at is not None and event.expires_at <= stored["read_at"]
+            expired = event.expires_at is not None and event.expires_at <= self._services.clock()
             if not event.deleted and not expired and score:
                 own_items.append(replace(item, score=score))
-        stored_items = [
-            MemoryItem(**record) for record in stored["items"] if (record["namespace"], record["key"]) not in writes
-        ]
+        stored_items = [MemoryItem(**record) for record in stored if (record["namespace"], record["key"]) not in writes]
         items = sorted([*own_items, *stored_items], key=lambda item: -item.score)
         return items[: args[2] if len(args) == 3 else 1]
 
