@@ -126,8 +126,8 @@ def test_bool_int_and_float_are_different(one: Any, other: Any) -> None:
 def test_requests_that_differ_only_in_bool_and_int_are_different() -> None:
     def of(*values: Any) -> str:
         calls = [ToolCall(id="c1", name="price", arguments={"full": value}) for value in values]
-        turns = [AssistantMessage(tool_calls=[call]) for call in calls]
-        requests = [ModelRequest(messages=[turn] * number) for number, turn in enumerate(turns, 1)]
+        turns = [AssistantMessage(tool_calls=(call,)) for call in calls]
+        requests = [ModelRequest(messages=(turn,) * number) for number, turn in enumerate(turns, 1)]
         return golden_trace(record(research(), {}), requests=requests)
 
     assert '"continues": 1' in of(1, 1)

@@ -151,8 +151,8 @@ def test_recordings_and_shared_doubles_are_not_listed_unless_all_tests_passed(
     recorded: Path, selected: list[str], change: str
 ) -> None:
     """Otherwise a user deletes recordings that another test uses."""
-    files = {"test_other": change} if change.startswith("import") else {}
-    _, output = run_pytest(recorded, "-q", *selected, test_it=SUITE + ("" if files else change), **files)
+    other, more = (change, "") if change.startswith("import") else ("", change)
+    _, output = run_pytest(recorded, "-q", *selected, test_it=SUITE + more, test_other=other)
 
     assert "asked.cassette" not in output
     assert "'shared'" not in output
