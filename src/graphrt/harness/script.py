@@ -71,7 +71,8 @@ def checked_pattern(pattern: Any) -> Pattern:
         InputError: It is neither a text, a regular expression nor a function.
     """
     if isinstance(pattern, str | re.Pattern) or callable(pattern):
-        return pattern
+        checked: Pattern = pattern
+        return checked
     raise INVALID_ARGUMENT(
         argument="A pattern of a script",
         value=pattern,

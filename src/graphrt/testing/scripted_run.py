@@ -56,7 +56,8 @@ def run_scripted(
         GraphrtError: The run failed.
     """
     check_count("times= of run_scripted()", times)
-    if choose is not None and (not callable(choose) or is_async(choose)):
+    chooser: Any = choose
+    if chooser is not None and (not callable(chooser) or is_async(chooser)):
         raise INVALID_ARGUMENT(
             argument="choose= of run_scripted()", value=choose, wanted="a sync function of the tasks"
         )

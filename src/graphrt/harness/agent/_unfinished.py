@@ -132,6 +132,7 @@ class Turn:
             key for key in self.results if key.startswith(name) and key[len(name) :].isdecimal() and key not in used
         ]
         ids = [_call_of(self.results[key]) for key in made]
+        found: str | None
         if call.id in ids:
             found = made[ids.index(call.id)]
         else:  # the agent renamed it, or made it in an earlier attempt, or a person gave its result
