@@ -70,8 +70,9 @@ def checked_pattern(pattern: Any) -> Pattern:
     Raises:
         InputError: It is neither a text, a regular expression nor a function.
     """
-    if isinstance(pattern, str | re.Pattern) or callable(pattern):
-        checked: Pattern = pattern
+    checked: Pattern = pattern
+    unknown: object = pattern
+    if isinstance(unknown, str | re.Pattern) or callable(unknown):
         return checked
     raise INVALID_ARGUMENT(
         argument="A pattern of a script",

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Literal, final
+from typing import Any, Final, Literal, final
 
 from graphrt._arguments import checked_type, each, is_number
 from graphrt.errors import closest, names
@@ -96,7 +96,7 @@ class FlakyStore(StoreWrapper):
         Raises:
             InputError: *fault* is not a `Fault`.
         """
-        unchecked: object = fault
+        unchecked: Any = fault
         if not isinstance(unchecked, Fault):
             raise INVALID_ARGUMENT(argument="A fault of a FlakyStore", value=unchecked, wanted='Fault("commit")')
         with self._lock:

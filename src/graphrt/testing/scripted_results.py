@@ -71,7 +71,7 @@ class ScriptedResults:
         result = self._results[self._calls - 1]
         if isinstance(result, BaseException):
             raise result.with_traceback(None)
-        if isinstance(result, type) and issubclass(result, BaseException):
+        if issubclass(type(result), type) and issubclass(result, BaseException):
             raise result
         return result
 

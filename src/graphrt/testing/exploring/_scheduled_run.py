@@ -141,7 +141,7 @@ def scheduled(
         compiled: Any = graph
         if not isinstance(graph, CompiledGraph):
             compiled = called("the function that makes the graph", graph)
-            if not isinstance(compiled, CompiledGraph):
+            if not issubclass(type(compiled), CompiledGraph):
                 raise WRONG_RETURN_VALUE(
                     function="The function that makes the graph",
                     returned="None" if compiled is None else a_kind(compiled),

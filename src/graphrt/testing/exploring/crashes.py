@@ -158,7 +158,8 @@ def _plan(
             value=store,
             wanted="None, 'memory:', 'sqlite:', or a function that opens a store in a folder: each case needs its own",
         )
-    if once is not None and (not callable(once) or is_async(once)):
+    unchecked: object = once
+    if unchecked is not None and (not callable(unchecked) or is_async(unchecked)):
         raise INVALID_ARGUMENT(argument="once=", value=once, wanted="a sync function of deps that returns a list")
     return Plan(graph, input, store, options_of(options), answers, once, seed)
 
