@@ -34,12 +34,17 @@ def fan(node: Any, count: int, **policies: Any) -> Any:
     return g.compile()
 
 
+def _worker_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if "worker" in thread.name}
+
+
 @pytest.fixture(autouse=True)
 def _no_worker_thread_is_left() -> Iterator[None]:
     """Like in `conftest`, but the threads of the SQLite store may still run."""
+    before = set(threading.enumerate())  # those of earlier tests are not this test's
     yield
     until = time.monotonic() + PATIENCE_S
-    while (left := [t for t in threading.enumerate() if "worker" in t.name]) and time.monotonic() < until:
+    while (left := _worker_threads() - before) and time.monotonic() < until:
         time.sleep(0.005)
     assert not left, f"worker threads were left: {left}"
 
