@@ -287,14 +287,18 @@ def _check_text(message: Any) -> None:
         InputError: It is not (`input`).
     """
     if not isinstance(message.text, str):
-        raise INVALID_ARGUMENT(
-            argument=f"The text of {a_type(message)}", value=message.text, wanted="a text; '' if there is none"
-        )
+        raise _no_text(message)
+
+
+def _no_text(message: Any) -> InputError:
+    argument = f"The text of {a_type(message)}"
+    return INVALID_ARGUMENT(argument=argument, value=message.text, wanted="a text; '' if there is none")
 
 
 def _settle(message: Any) -> None:
     """Derive `text` and `content` of a new *message* from each other."""
-    _check_text(message)
+    if not isinstance(message.text, str):
+        raise _no_text(message)
     content: Any = message.content
     if content.__class__ is tuple and not content:
         return
