@@ -81,7 +81,8 @@ class Turn:
     def messages(self, ids: set[str]) -> Iterator[Message]:
         """Yield the messages of the turn, in order, without the texts that were cut off.
 
-        The last attempt counts, and of earlier ones the calls that were made and that it did not repeat.
+        The last attempt counts, and of earlier ones the calls that were made and that it did not repeat. A reply whose
+        calls all wait for approval is left out: the agent makes them again if they are still wanted.
 
         Args:
             ids: Ids of the tool calls of the conversation so far, to which those of the turn are added.
@@ -96,7 +97,8 @@ class Turn:
             counts[reply.path] += 1
             is_last = exchange is exchanges[-1] and not self.partial
             was_made = any(key in self.results for key in exchange.keys)
-            if was_made or (reply.attempt == last_attempt and (response.tool_calls or (is_last and response.text))):
+            is_said = self._was_begun(exchange) if response.tool_calls else is_last and bool(response.text)
+            if was_made or (reply.attempt == last_attempt and is_said):
                 yield from self._answered(exchange, ids)
             yield from self._signals(reply.path, counts[reply.path])
         others = {reply.path for reply in self.replies if reply.agent is None}
@@ -109,6 +111,11 @@ class Turn:
         """Yield the texts that were cut off, as messages."""
         for text in self.partial:
             yield AssistantMessage(text=text, partial=True)
+
+    def _was_begun(self, exchange: _Exchange) -> bool:
+        """Return whether a call of a reply was begun or decided: not all of them wait for the approval of a person."""
+        waiting = {_base(asked) for asked in self.asked}
+        return any(key not in waiting or key in self.results for key in exchange.keys)
 
     def _exchanges(self) -> list[_Exchange]:
         """Return the replies of the conversation with the keys of their calls; each key belongs to one call at most.
