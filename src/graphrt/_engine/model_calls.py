@@ -183,7 +183,7 @@ class ModelCalls:
             if reply.attempt == last and call.failed_attempts == self.failed_attempts
         ]
 
-    def known(self) -> list[events.ModelReplied]:
+    def recorded_replies(self) -> list[events.ModelReplied]:
         """Return the recorded replies of all attempts that were not erased, in order."""
         erased: Any = ERASED
         return [reply for reply in self.replies.values() if reply.reply is not erased]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import chain
 from typing import TYPE_CHECKING, Any, get_args
 
 from graphrt import reducers
@@ -36,12 +35,13 @@ def partial_messages(config: RunConfig, engine: Engine) -> dict[str, Any]:
     if field is None:
         return {}
     ids = {call.id for message in engine.values.get(field.name) or () for call in getattr(message, "tool_calls", ())}
-    messages = [[*turn.messages(ids), *turn.cut_off()] for turn in turns]
-    texts = [list(turn.cut_off()) for turn in turns]
+    all_messages = [message for turn in turns for message in (*turn.messages(ids), *turn.cut_off())]
+    partial_texts = [message for turn in turns for message in turn.cut_off()]
     # A field may take the messages of a model, and not those of tools and people.
-    for said in ([*chain(*messages)], [*chain(*texts)]):
-        with suppress(ValueError):  # messages of another class, which no rule here can make
-            return {field.name: engine.plan.update._check_one(field, said, "START", engine.where())} if said else {}
+    for messages in (all_messages, partial_texts):
+        if messages:
+            with suppress(ValueError):  # the field takes other messages
+                return {field.name: engine.plan.update._check_one(field, messages, "START", engine.where())}
     return {}
 
 
@@ -56,7 +56,7 @@ def _turns(tasks: list[Task]) -> Iterator[Turn]:
             from graphrt.harness.agent._unfinished import Reply, Turn  # imported late: most runs have no agent
 
             models = extra.models
-            replies = [] if models is None else models.known()
+            replies = [] if models is None else models.recorded_replies()
             yield Turn(
                 replies=[Reply(item.key, item.agent, item.reply, item.failed_attempts) for item in replies],
                 partial=[] if models is None or task.status in (DONE, HANDLED) else models.said(),

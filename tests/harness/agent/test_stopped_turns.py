@@ -24,6 +24,7 @@ from graphrt.harness import (
     UserMessage,
     tool,
 )
+from graphrt.harness.agent.events import ToolEnded
 from graphrt.harness.messages import ToolMessage, check_conversation
 from graphrt.reducers import append, messages
 
@@ -66,6 +67,19 @@ def pay(id_: str = "a", to: str = "Ann", amount: int = 5) -> ToolCall:
 
 
 WAIT = ToolCall(id="w", name="wait")
+
+
+def after_payments(number: int, stop: Callable[[], Any]) -> Callable[[Any], None]:
+    """A sink that calls *stop* when *number* payments are recorded."""
+    ended: list[str] = []
+
+    def see(item: Any) -> None:
+        if isinstance(item, ToolEnded) and item.call.name == "pay":
+            ended.append(item.text)
+            if len(ended) == number:
+                stop()
+
+    return see
 
 
 def model(*replies: Any) -> tuple[FunctionModel, list[Any]]:
@@ -140,8 +154,7 @@ def test_next_turn_has_the_finished_tool_calls_of_a_stopped_one(store: str, stat
 def test_calls_beside_a_stopped_one_keep_their_results() -> None:
     bank = Bank()
     double, sent = model(AgentReply(tool_calls=(pay(), WAIT, pay("b", "Bob"))))
-    runtime = chat(Agent(double, tools=bank.tools()))
-    bank.stop = lambda: asyncio.get_running_loop().call_later(0.05, runtime.cancel, "t")
+    runtime = chat(Agent(double, tools=bank.tools(), sinks=[after_payments(2, lambda: runtime.cancel("t"))]))
     asyncio.run(runtime.arun({"chat": [ASK]}, thread="t"))
     runtime.run({"chat": [NEXT]}, thread="t")
 
@@ -371,8 +384,7 @@ def test_ids_that_a_provider_repeats_stay_unique(id_: str) -> None:
     bank = Bank()
     again = ToolCall(id=id_, name="wait")
     double, sent = model(pay(id_), "Paid.", AgentReply(tool_calls=(pay(id_, "Bob"), again, again)))
-    runtime = chat(Agent(double, tools=bank.tools()))
-    bank.stop = lambda: asyncio.get_running_loop().call_later(0.05, runtime.cancel, "t")
+    runtime = chat(Agent(double, tools=bank.tools(), sinks=[after_payments(2, lambda: runtime.cancel("t"))]))
     runtime.run({"chat": [ASK]}, thread="t")
     asyncio.run(runtime.arun({"chat": [ASK]}, thread="t"))
     runtime.run({"chat": [NEXT]}, thread="t")

@@ -335,7 +335,9 @@ class Tooling:
                 "idempotency_key": self._idempotency_key(ready),
             }
             work = Composed(make) if getattr(ready.tool, "composed", False) else make
-            stored = kept(call, await self.place.host.effect(ready.key, work, ready.tool.policy.effect, details))
+            stored = outcome_data(
+                call, await self.place.host.effect(ready.key, work, ready.tool.policy.effect, details)
+            )
         except BaseException as error:
             if emit is not None:
                 emit(ToolEnded(call=call, text=type(error).__name__, error=True))
@@ -533,7 +535,7 @@ def _changed(ready: Ready, call: ToolCall) -> Mapping[str, Any]:
     return ready.tool.check(call.arguments)
 
 
-def kept(call: ToolCall, recorded: Any) -> dict[str, Any]:
+def outcome_data(call: ToolCall, recorded: Any) -> dict[str, Any]:
     """Return the remembered outcome *recorded* of *call* as data.
 
     After a crash a person may have given the outcome of a tool with an unknown one. That is a value as the tool
@@ -594,10 +596,10 @@ def as_read(call: ToolCall, ready: Ready, text: str) -> str:
     claim, that its own arguments were used.
     """
     arguments = ready.call.arguments
-    return text if ready.call is call or arguments == call.arguments else edited(call, arguments, text)
+    return text if ready.call is call or arguments == call.arguments else with_new_arguments(call, arguments, text)
 
 
-def edited(call: ToolCall, arguments: Mapping[str, Any], text: str) -> str:
+def with_new_arguments(call: ToolCall, arguments: Mapping[str, Any], text: str) -> str:
     """Return the result *text* of *call*, which was made with other *arguments*, for the model."""
     arguments_text = json.dumps(arguments, ensure_ascii=False, default=repr)
     return f"A person changed the arguments of this call of {call.name!r} to {arguments_text}. The result is:\n{text}"

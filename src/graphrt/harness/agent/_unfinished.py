@@ -18,7 +18,7 @@ from graphrt.harness._reply_data import reply_from
 from graphrt.harness.agent._digest import of_arguments
 from graphrt.harness.agent._long_results import cut
 from graphrt.harness.agent._signals import message_of
-from graphrt.harness.agent._tool_calls import edited, kept, refused
+from graphrt.harness.agent._tool_calls import outcome_data, refused, with_new_arguments
 from graphrt.harness.agent.limits import AgentLimits
 from graphrt.harness.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from graphrt.harness.protocol import ModelResponse
@@ -174,10 +174,10 @@ class Turn:
             return ToolMessage(tool_call_id=call.id, text=text, error=True)
         if self.results[key] is ERASED:
             return ToolMessage(tool_call_id=call.id, text=_ERASED)
-        stored = kept(call, self.results[key])
+        stored = outcome_data(call, self.results[key])
         text, changed = _as_sent(str(stored["text"])), details.get("arguments")
         if changed is not None and changed != call.arguments:
-            text = edited(call, changed, text)
+            text = with_new_arguments(call, changed, text)
         if stored.get("wrote") or stored.get("goto") is not None:
             text = f"{text}\n{_CHANGES_LOST}"
         id_, content = stored.get("call", call.id), tuple(stored.get("content", ()))

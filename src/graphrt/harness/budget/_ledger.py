@@ -30,7 +30,7 @@ _INSIDE: Final = (
     ", of which calls in progress hold {held}. It cannot wait for them to end, because it is part of one of them"
 )
 _REFUSED: Final = ", none of them for this call: its question for more was answered with 0"
-"""What the error about a call that does not fit adds to the amount that is left."""
+"""Notes after the amount that is left, in the error about a call that does not fit."""
 
 _log: Final = logging.getLogger("graphrt.harness")
 
